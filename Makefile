@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# make demo and make test need Python 3.11 or newer with its venv module, and make; they set up
+# the rest themselves in .venv. That folder belongs to this file: it is made anew when
+# pyproject.toml changes, so keep nothing of your own in it. Nothing outside this folder is changed.
+
+PYTHON ?= python3
+# Further arguments for pytest, e.g. make test PYTEST_ARGS="-k settings"
+PYTEST_ARGS ?=
+
+SHELL := /bin/sh
+bin := .venv/bin
+export PIP_CACHE_DIR := $(CURDIR)/.cache/pip
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint clean FORCE
+
+help: ## say what can be made
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
+
+demo: .venv/.ready ## run a real Host Agent on real goals, then show its history
+	@$(bin)/otel-taskhistory demo
+
+test: lint ## formatting, lint, types, and the tests with their coverage
+	@echo "== tests"
+	@$(bin)/python -m coverage erase
+	@# Not pytest-cov: our own pytest plugin is imported before it could look.
+	@$(bin)/python -m coverage run -m pytest $(PYTEST_ARGS)
+	@$(bin)/python -m coverage combine --quiet
+	@$(bin)/python -m coverage report
+
+lint: .venv/.ready-dev ## formatting, lint and types only
+	@echo "== formatting"
+	@$(bin)/ruff format --check .
+	@echo "== lint"
+	@$(bin)/ruff check .
+	@echo "== types"
+	@$(bin)/mypy
+
+clean: ## remove .venv and everything the tools left behind
+	rm -rf .venv .cache .coverage .coverage.* htmlcov dist
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- .venv -------------------------------------------------------------------------------------
+#
+# Two stamps, written last: .ready when the package is installed, .ready-dev when the tools of
+# make test are too. The first holds the folder it was made in. When it is missing, when this
+# folder was moved or copied, or when its Python is gone, .venv is made anew.
+
+ifneq ($(shell test -x $(bin)/python && cat .venv/.ready 2>/dev/null),$(CURDIR))
+.venv/.ready: FORCE
+endif
+
+.venv/.ready: pyproject.toml
+	@rm -rf .venv
+	@$(PYTHON) -c '' 2>/dev/null || { \
+	  echo "There is no $(PYTHON) here. Install Python 3.11 or newer, or name one:" \
+	       "make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), but 3.11 or newer is needed. Name another:" \
+	       "make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) lacks its venv module. On Debian and Ubuntu: apt install python3-venv" >&2; \
+	  exit 1; }
+	@echo "Setting up .venv (first run, or pyproject.toml has changed) ..."
+	@$(PYTHON) -m venv .venv
+	@# The pip that comes with Python 3.11 knows no --group.
+	@$(bin)/python -m pip install -qq --upgrade 'pip>=25.1'
+	@$(bin)/python -m pip install -qq --editable .
+	@printf '%s\n' "$(CURDIR)" > $@
+
+.venv/.ready-dev: .venv/.ready
+	@echo "Adding what make test needs to .venv (first run, or pyproject.toml has changed) ..."
+	@$(bin)/python -m pip install -qq --group dev
+	@touch $@

@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TaskHistoryExporter: spans in, one durable commit out.
+
+A plain `SpanExporter`, so it works behind any processor and with spans of any instrumentation.
+It is also the `Sink` of this process's tracers: checkpoints and pictures come to it directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.trace import Span
+
+from otel_taskhistory import conventions, semconv
+from otel_taskhistory.images import encode_pil, inspect, is_pil_image
+from otel_taskhistory.recording.sink import (
+    Deferred,
+    Earlier,
+    StoredPicture,
+    register_sink,
+    unregister_sink,
+)
+from otel_taskhistory.settings import Retention, Settings
+from otel_taskhistory.spans.record import SpanRecord
+from otel_taskhistory.spans.sdk import record_of
+from otel_taskhistory.store.commit import Job
+from otel_taskhistory.store.stamp import Stamp, check_owner, explicit_service
+from otel_taskhistory.store.writer import Entry, Writer, report
+
+_logger = logging.getLogger("otel_taskhistory")
+
+DENIED_SCOPES: Final = ("datasette", "otel_taskhistory.internal")
+"""Scopes whose spans are not recorded: a Datasette in the agent's process makes 91 a page."""
+
+MAX_PICTURE_BYTES: Final = 256 * 2**20
+"""A larger file is not read for a screenshot; it is recorded as ``too_large``."""
+
+
+class TaskHistoryExporter(SpanExporter):
+    """Writes spans into a history; when `export` has returned SUCCESS they are committed.
+
+    Args:
+        directory: the history itself. Default: ``OTEL_TASKHISTORY_DIRECTORY``, else a folder of
+            this user and owner.
+        owner: which component the history belongs to (``OTEL_TASKHISTORY_OWNER``, host-agent).
+        retention: how much is kept; replaces the limits of the environment.
+        durability: ``full`` (an ended step survives power loss) or ``normal`` (it survives the
+            death of the process).
+        database: the database file, if not in `directory`.
+        artifacts: the folder of pictures, if not in `directory`.
+        busy_timeout: seconds to wait for another writer's lock, at most, once.
+        on_error: called with the exception whenever something could not be stored as it was.
+        service_name: the ``service.name`` of this process, if it is known already.
+
+    Raises:
+        TaskHistoryError: a setting is bad, or the history must not or cannot be used; the disk
+            is as it was then. Nothing else in this class raises.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None = None,
+        owner: str | None = None,
+        retention: Retention | None = None,
+        durability: str | None = None,
+        *,
+        database: str | os.PathLike[str] | None = None,
+        artifacts: str | os.PathLike[str] | None = None,
+        busy_timeout: float | str | None = None,
+        on_error: Callable[[BaseException], None] | None = None,
+        service_name: str | None = None,
+    ) -> None:
+        self.settings = Settings.resolve(
+            directory=directory,
+            owner=owner,
+            database=database,
+            artifacts=artifacts,
+            retention=retention,
+            durability=durability,
+            busy_timeout=busy_timeout,
+        )
+        self._on_error = on_error
+        self._logged_at: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
+        self._refused: set[str] = set()
+        self._deferring = threading.local()
+        service = explicit_service(service_name or os.environ.get("OTEL_SERVICE_NAME"))
+        self._writer = Writer(self.settings, service_name=service, on_error=on_error)
+        self._pid = os.getpid()
+        register_sink(self)
+        _exporters.add(self)
+
+    # --- SpanExporter ---
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Commit ended spans; FAILURE when they could not be (they wait in memory then)."""
+        try:
+            entries = [entry for span in spans if (entry := self._entry(span, allow_open=False))]
+            if self._writer.closed:
+                return SpanExportResult.FAILURE
+            if not entries:
+                return SpanExportResult.SUCCESS if not spans else self._result_without(spans)
+            job = self._writer.submit(entries, durable=True)
+        except Exception as error:
+            self._failed("spans could not be exported", error)
+            return SpanExportResult.FAILURE
+        return SpanExportResult.SUCCESS if job.stored else SpanExportResult.FAILURE
+
+    def _result_without(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Denied scopes are no failure; spans that could not be read are."""
+        denied = all(self._is_denied(span) for span in spans)
+        return SpanExportResult.SUCCESS if denied else SpanExportResult.FAILURE
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Commit what waits; whether all is in after at most about `timeout_millis`."""
+        return self._writer.closed or self._writer.flush(timeout_millis / 1000)
+
+    def shutdown(self) -> None:
+        """Commit what waits and close the history; further spans are refused."""
+        unregister_sink(self)
+        try:
+            self._writer.close()
+        except Exception as error:
+            self._failed("the history could not be closed", error)
+
+    # --- for the processor ---
+
+    def begin(self, span: ReadableSpan) -> None:
+        """Record a span that has just started."""
+        self._hand_over(span, durable=False, wait=False)
+
+    def finish(self, span: ReadableSpan) -> None:
+        """Record a span that has ended; its commit is waited for, or deferred."""
+        entry = self._entry(span, allow_open=False)
+        if entry is None or self._writer.closed:
+            return
+        # A tool call of ours is part of a step, whose end makes it survive power loss.
+        durable = not (entry.facts.own and entry.facts.role == "tool")
+        jobs: list[Job] | None = getattr(self._deferring, "jobs", None)
+        if jobs is not None:
+            jobs.append(self._writer.submit([entry], durable=durable, wait=False, lead=False))
+        else:
+            self._writer.submit([entry], durable=durable)
+
+    # --- Sink ---
+
+    def checkpoint(self, span: Span, event: str, detail: dict[str, Any]) -> None:
+        """See `Sink.checkpoint`; the timeline finds out from the span itself what is new."""
+        if isinstance(span, ReadableSpan):
+            self._hand_over(span, durable=False, wait=False)
+
+    def picture(self, image: Any) -> StoredPicture:
+        """See `Sink.picture`."""
+        try:
+            data = _picture_bytes(image)
+        except Exception as error:
+            self._failed("a screenshot could not be read", error)
+            return _not_stored(b"", "broken")
+        if not data:
+            return _not_stored(b"", "empty")
+        if len(data) > MAX_PICTURE_BYTES:
+            return _not_stored(data, "too_large")
+        try:
+            stored = self._writer.store_picture(data)
+        except Exception as error:
+            self._failed("a screenshot could not be stored", error)
+            return _not_stored(data, "not_stored")
+        return StoredPicture(
+            stored.sha256,
+            stored.path,
+            stored.media_type,
+            stored.width,
+            stored.height,
+            stored.bytes,
+            stored.status,
+        )
+
+    @contextmanager
+    def deferring(self) -> Iterator[Deferred]:
+        """See `Sink.deferring`."""
+        before = getattr(self._deferring, "jobs", None)
+        jobs: list[Job] = []
+        self._deferring.jobs = jobs
+        try:
+            yield _Commits(jobs)
+        finally:
+            self._deferring.jobs = before
+
+    def earlier(self, *, task_id: str | None = None, key: str | None = None) -> Earlier | None:
+        """See `Sink.earlier`."""
+        try:
+            found = self._writer.task_by(task_id=task_id, key=key)
+        except Exception as error:
+            self._failed("an earlier task could not be looked up", error)
+            return None
+        return Earlier(*found) if found else None
+
+    # --- what users may ask ---
+
+    @property
+    def stamp(self) -> Stamp:
+        """Owner, history id and service of the history."""
+        stamp: Stamp = self._writer.stamp
+        return stamp
+
+    def stats(self) -> dict[str, Any]:
+        """Counts since the start of this process: what was stored, reduced, lost, and waits."""
+        counters = self._writer.counters
+        waiting, waiting_bytes = self._writer.waiting
+        return {
+            "spans": counters.spans,
+            "commits": counters.commits,
+            "reduced": counters.reduced,
+            "lost": counters.lost,
+            "away": counters.away,
+            "waiting": waiting,
+            "waiting_bytes": waiting_bytes,
+            "last_error": counters.last_error,
+            "errors": {**counters.by_error, **self._failures},
+        }
+
+    # --- inside ---
+
+    def _hand_over(self, span: ReadableSpan, *, durable: bool, wait: bool) -> None:
+        if self._writer.closed:
+            return
+        try:
+            entry = self._entry(span, allow_open=True)
+            if entry is not None:
+                self._writer.submit([entry], durable=durable, wait=wait)
+        except Exception as error:
+            self._failed("a checkpoint could not be recorded", error)
+
+    def _entry(self, span: ReadableSpan, *, allow_open: bool) -> Entry | None:
+        """A span as the store takes it; None for one that is not to be recorded."""
+        if self._is_denied(span):
+            return None
+        try:
+            record = record_of(span)
+        except Exception as error:
+            self._failed("a span could not be read", error)
+            return None
+        if record.end_ns is None and not allow_open:
+            return None
+        if not self._is_our_service(record):
+            return None
+        marks: frozenset[str] = frozenset()
+        try:
+            facts = conventions.read(record)
+        except Exception as error:
+            # What a span means can be found out later (reproject); what it says cannot.
+            self._failed("a span could not be understood", error)
+            facts = conventions.unknown(record)
+            marks = frozenset({"meaning"})
+        named = record.attributes.get(semconv.TASKHISTORY_REDUCED)
+        if isinstance(named, list | tuple):
+            marks |= {str(name) for name in named}
+        return Entry(record, facts, time.time_ns(), marks)
+
+    def _is_denied(self, span: ReadableSpan) -> bool:
+        scope = span.instrumentation_scope
+        return scope is not None and scope.name in DENIED_SCOPES
+
+    def _is_our_service(self, record: SpanRecord) -> bool:
+        """Two components with default settings must not share a history by mistake."""
+        service = explicit_service(record.resource.attributes.get(semconv.SERVICE_NAME))
+        stamp = self._writer.stamp
+        if service is None or service == stamp.service_name or self.settings.owner_explicit:
+            return True
+        if service in self._refused:
+            return False
+        try:
+            if stamp.service_name is None:
+                self._writer.claim_service(service)
+                return True
+            check_owner(
+                stamp,
+                self.settings.database,
+                owner=self.settings.owner,
+                owner_explicit=False,
+                service_name=service,
+            )
+        except Exception as error:
+            self._refused.add(service)
+            _logger.warning("otel-taskhistory: spans are refused: %s", error)
+            self._failed("spans of another service were refused", error)
+            return False
+        return True
+
+    def _failed(self, what: str, error: BaseException) -> None:
+        kind = type(error).__name__
+        self._failures[kind] = self._failures.get(kind, 0) + 1
+        report(what, error, self._on_error, self._logged_at)
+
+    def _after_fork(self) -> None:
+        """In a forked child: what was inherited is the parent's."""
+        self._pid = os.getpid()
+        self._deferring = threading.local()
+        if self._writer.closed:
+            return
+        try:
+            self._writer.abandon()
+        except Exception as error:
+            self._writer.closed = True
+            self._failed("the history could not be opened in a forked process", error)
+
+
+class _Commits:
+    """Commits that an event loop can wait for; see `Deferred`."""
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self._jobs = jobs
+
+    async def wait(self) -> None:
+        """Return when all of them are decided."""
+        loop = asyncio.get_running_loop()
+        for job in self._jobs:
+            if job.done:
+                continue
+            done: asyncio.Future[None] = loop.create_future()
+            job.when_done(lambda done=done: _settle(loop, done))  # type: ignore[misc]
+            await done
+
+
+def _settle(loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
+    def settle() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    try:
+        loop.call_soon_threadsafe(settle)
+    except RuntimeError:
+        # The loop was closed while the commit went on: nobody waits any more.
+        _logger.debug("otel-taskhistory: an event loop ended before its commits")
+
+
+def _picture_bytes(image: Any) -> bytes:
+    if image is None:
+        return b""
+    if isinstance(image, bytes | bytearray | memoryview):
+        return bytes(image)
+    if isinstance(image, str | os.PathLike):
+        with Path(image).open("rb") as file:
+            return file.read(MAX_PICTURE_BYTES + 1)
+    if is_pil_image(image):
+        return encode_pil(image)
+    raise TypeError(f"a screenshot is bytes, a path or a PIL image, not {type(image).__name__}")
+
+
+def _not_stored(data: bytes, status: str) -> StoredPicture:
+    info = inspect(data)
+    return StoredPicture(
+        hashlib.sha256(data).hexdigest(),
+        None,
+        info.media_type,
+        info.width,
+        info.height,
+        len(data),
+        status,
+    )
+
+
+_exporters: weakref.WeakSet[TaskHistoryExporter] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for exporter in list(_exporters):
+        exporter._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reading API: what agents did, from any process, while they do it.
+
+Opening is read-only: nothing is created or changed, and no writer ever waits for a reader.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from otel_taskhistory.errors import SettingsError
+from otel_taskhistory.settings import Settings
+from otel_taskhistory.store import reader
+from otel_taskhistory.store.artifacts import ArtifactFolder
+from otel_taskhistory.store.changes import prompt_changes
+from otel_taskhistory.store.reading import Identity, Reading
+from otel_taskhistory.store.views import (
+    ModelCall,
+    Page,
+    PromptChange,
+    PromptMessage,
+    Screenshot,
+    Stats,
+    Step,
+    Task,
+    TimelineRecord,
+    ToolCall,
+)
+
+__all__ = [
+    "STATUSES",
+    "ModelCall",
+    "Page",
+    "PromptChange",
+    "PromptMessage",
+    "Screenshot",
+    "Stats",
+    "Step",
+    "Task",
+    "TaskHistory",
+    "TimelineRecord",
+    "ToolCall",
+]
+
+STATUSES: Final = ("running", "succeeded", "failed", "cancelled", "interrupted")
+KINDS: Final = ("agent", "other")
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST: Final = 2**31
+
+
+class TaskHistory:
+    """A history, opened for reading; may be used from any thread, and as a context manager.
+
+    Args:
+        directory: the history itself; None for what environment and defaults say.
+        owner: refuse the history of another owner; None takes the owner from the history.
+
+    Raises:
+        HistoryNotFound: there is no history in that place.
+        HistoryRefused: what is there is no history, or another owner's.
+        SchemaTooNew: only a newer version can read it.
+        TaskHistoryError: it is damaged or cannot be read.
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike[str] | None = None, owner: str | None = None
+    ) -> None:
+        self.settings = Settings.resolve(directory=directory, owner=owner)
+        self._reading = Reading(
+            self.settings.database,
+            owner=self.settings.owner if self.settings.owner_explicit else None,
+            busy_timeout=self.settings.busy_timeout,
+        )
+
+    @property
+    def identity(self) -> Identity:
+        """Owner, id and schema version of the history, as they were when it was opened."""
+        return self._reading.identity
+
+    def tasks(
+        self,
+        status: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        agent: str | None = None,
+        kind: str | None = "agent",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[Task]:
+        """Tasks, newest first.
+
+        Args:
+            status: ``running``, ``succeeded``, ``failed``, ``cancelled`` or ``interrupted``.
+            since: begun at this time or later: a datetime with a zone, or ISO 8601 with one.
+            until: begun before this time.
+            agent: of the agent with exactly this name.
+            kind: ``agent``; ``other`` for traces without agent or model; None for both.
+            limit: rows per page.
+            cursor: `Page.next` of the page before.
+
+        Raises:
+            SettingsError: an argument makes no sense.
+        """
+        which = _filter(status, since, until, agent, kind)
+        return self._reading.read(lambda c: reader.tasks(c, which, _limit(limit), cursor))
+
+    def count_tasks(
+        self,
+        status: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        agent: str | None = None,
+        kind: str | None = "agent",
+    ) -> int:
+        """How many tasks `tasks` gives on all its pages together."""
+        which = _filter(status, since, until, agent, kind)
+        return self._reading.read(lambda c: reader.count_tasks(c, which))
+
+    def task(self, task_id: str) -> Task:
+        """One task.
+
+        Args:
+            task_id: its id, the beginning of it when no other begins so, or ``latest``.
+
+        Raises:
+            TaskNotFound: there is none, or several; the message names near ones.
+        """
+        return self._reading.read(lambda c: reader.task(c, task_id))
+
+    def steps(
+        self, task_id: str, limit: int = 200, cursor: str | None = None, *, content: bool = True
+    ) -> Page[Step]:
+        """The steps of a task, in their order.
+
+        Args:
+            task_id: as for `task`.
+            limit: rows per page.
+            cursor: `Page.next` of the page before.
+            content: False leaves `Step.prompt` and `Step.decision` None and unread; of a long
+                conversation the prompts of all steps together can be large.
+
+        Raises:
+            TaskNotFound: there is no such task, or several.
+        """
+        return self._reading.read(
+            lambda c: reader.steps(c, task_id, _limit(limit), cursor, content=content)
+        )
+
+    def step(self, step_id: str, *, task_id: str | None = None) -> Step:
+        """One step, whole.
+
+        Args:
+            step_id: its id, or the beginning of it when no other begins so.
+            task_id: of which task (a whole id), where several have steps of this id.
+
+        Raises:
+            TaskNotFound: there is none, or several.
+        """
+        return self._reading.read(lambda c: reader.step(c, step_id, task_id))
+
+    def steps_with_index(self, task_id: str, index: int) -> list[Step]:
+        """The steps of a task with this number, whole; more than one when it was given twice."""
+        return self._reading.read(
+            lambda c: reader.steps_with_index(c, reader.find_task(c, task_id), index)
+        )
+
+    def step_outcomes(self, task_id: str) -> tuple[dict[str, int], list[Step]]:
+        """(number of steps by status, the failed and interrupted ones without their content)."""
+        return self._reading.read(lambda c: reader.step_outcomes(c, reader.find_task(c, task_id)))
+
+    def model_calls(
+        self, task_id: str, step_id: str | None = None, *, content: bool = True
+    ) -> list[ModelCall]:
+        """The model calls of a task, or of one of its steps, in the order of their start."""
+        return self._reading.read(
+            lambda c: reader.model_calls(c, reader.find_task(c, task_id), step_id, content=content)
+        )
+
+    def tool_calls(self, task_id: str, step_id: str | None = None) -> list[ToolCall]:
+        """The tool calls of a task, or of one of its steps, in the order of their start."""
+        return self._reading.read(
+            lambda c: reader.tool_calls(c, reader.find_task(c, task_id), step_id)
+        )
+
+    def screenshots(self, task_id: str, step_id: str | None = None) -> list[Screenshot]:
+        """The pictures of a task, or of one of its steps, in the order they were taken."""
+        return self._reading.read(
+            lambda c: reader.screenshots(c, reader.find_task(c, task_id), step_id)
+        )
+
+    def prompt_changes(
+        self, task_id: str, step_ids: Collection[str]
+    ) -> dict[str, list[PromptChange]]:
+        """For each of these steps, what its prompts added and dropped against those before."""
+        return self._reading.read(
+            lambda c: prompt_changes(c, reader.find_task(c, task_id), step_ids)
+        )
+
+    def short_ids(self, task_ids: Collection[str]) -> dict[str, str]:
+        """Beginnings of task ids, of 8 digits or more, that no other task has."""
+        return self._reading.read(lambda c: reader.short_ids(c, task_ids))
+
+    def artifact(self, relative: str) -> Path:
+        """Where the file of a picture is, given its `Screenshot.path`.
+
+        Raises:
+            ValueError: that is not the path of an artifact.
+        """
+        return ArtifactFolder(self.settings.artifacts).path(relative)
+
+    def stats(self) -> Stats:
+        """What the history holds."""
+        return self._reading.read(reader.stats)
+
+    def close(self) -> None:
+        """Give back the file handles; a later call opens them again."""
+        self._reading.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _filter(
+    status: str | None,
+    since: datetime | str | None,
+    until: datetime | str | None,
+    agent: str | None,
+    kind: str | None,
+) -> reader.TaskFilter:
+    for name, value, known in (("status", status, STATUSES), ("kind", kind, KINDS)):
+        if value is not None and value not in known:
+            raise SettingsError(f"{name}={value!r} is none of {', '.join(known)}")
+    return reader.TaskFilter(status, _ns("since", since), _ns("until", until), agent, kind)
+
+
+def _ns(name: str, moment: datetime | str | None) -> int | None:
+    """A time as ns since 1970; without a zone nobody knows which moment it is."""
+    if moment is None:
+        return None
+    try:
+        read = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    except ValueError:
+        raise SettingsError(
+            f"{name}={moment!r} is no time: use ISO 8601, e.g. 2026-11-30T12:00:00Z"
+        ) from None
+    if not isinstance(read, datetime) or read.tzinfo is None:
+        raise SettingsError(
+            f"{name}={moment!r} has no time zone: add one, e.g. 2026-11-30T12:00:00Z"
+        )
+    return (read - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def _limit(limit: int) -> int:
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise SettingsError(f"limit={limit!r} is no number of rows: use one from 1")
+    return min(limit, _MOST)

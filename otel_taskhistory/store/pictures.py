@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures hidden in texts as base64: found, taken out, and put back exactly.
+
+A picture stands in a text as a run of base64, in a ``data:`` URL or by itself, possibly within
+JSON within JSON. Only a run whose bytes are a raster picture and whose encoding is canonical
+(encoding the bytes again gives the same run) is taken out; in its place stays a reference of
+fixed length, ``artifact:sha256:<64 hex digits>``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+REFERENCE: Final = "artifact:sha256:"
+REFERENCE_LENGTH: Final = len(REFERENCE) + 64
+
+# How base64 of a PNG, JPEG, GIF and RIFF (WebP) begins, where a run can begin.
+_RUN: Final = re.compile(
+    r"(?<![A-Za-z0-9+/])(?:iVBORw0KGgo|/9j/|R0lGOD[dl]h?|UklGR)[A-Za-z0-9+/]{16,}={0,2}"
+)
+_BEGINNINGS: Final = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A picture and where its reference stands in the text that remains."""
+
+    position: int
+    sha256: str
+    data: bytes
+
+
+def might_hold_pictures(text: str) -> bool:
+    """A quick no for the many texts without any picture."""
+    return any(beginning in text for beginning in _BEGINNINGS)
+
+
+def take_out(text: str) -> tuple[str, list[Found]]:
+    """Replace each picture in `text` by its reference; also return what was found, in order."""
+    if not might_hold_pictures(text):
+        return text, []
+    pieces: list[str] = []
+    found: list[Found] = []
+    copied = length = 0
+    for run in _RUN.finditer(text):
+        data = _decode(run[0])
+        if data is None:
+            continue
+        before = text[copied : run.start()]
+        digest = hashlib.sha256(data).hexdigest()
+        found.append(Found(length + len(before), digest, data))
+        pieces += (before, REFERENCE + digest)
+        length += len(before) + REFERENCE_LENGTH
+        copied = run.end()
+    pieces.append(text[copied:])
+    return "".join(pieces), found
+
+
+def put_back(text: str, pictures: Iterable[tuple[int, bytes]]) -> str:
+    """The inverse of `take_out`: `pictures` are (position, bytes) in order of position."""
+    pieces: list[str] = []
+    copied = 0
+    for position, data in pictures:
+        pieces += (text[copied:position], base64.b64encode(data).decode("ascii"))
+        copied = position + REFERENCE_LENGTH
+    pieces.append(text[copied:])
+    return "".join(pieces)
+
+
+def _decode(run: str) -> bytes | None:
+    if len(run) % 4:
+        return None
+    try:
+        data = base64.b64decode(run, validate=True)
+    except binascii.Error:  # not a picture but text that begins like one: it stays as it is
+        return None
+    return data if base64.b64encode(data).decode("ascii") == run else None
+
+
+Keep = Callable[[Found], int]
+"""Stores a found picture and returns the row id of its artifact."""
