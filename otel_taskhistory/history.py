@@ -15,9 +15,10 @@ from typing import Final, Self
 
 from otel_taskhistory.errors import SettingsError
 from otel_taskhistory.settings import Settings
-from otel_taskhistory.store import reader
+from otel_taskhistory.store import details, reader
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.changes import prompt_changes
+from otel_taskhistory.store.ids import find_task, short_ids
 from otel_taskhistory.store.reading import Identity, Reading
 from otel_taskhistory.store.views import (
     ModelCall,
@@ -134,7 +135,12 @@ class TaskHistory:
         return self._reading.read(lambda c: reader.task(c, task_id))
 
     def steps(
-        self, task_id: str, limit: int = 200, cursor: str | None = None, *, content: bool = True
+        self,
+        task_id: str,
+        limit: int = 200,
+        cursor: str | None = None,
+        *,
+        without: Collection[str] = (),
     ) -> Page[Step]:
         """The steps of a task, in their order.
 
@@ -142,14 +148,14 @@ class TaskHistory:
             task_id: as for `task`.
             limit: rows per page.
             cursor: `Page.next` of the page before.
-            content: False leaves `Step.prompt` and `Step.decision` None and unread; of a long
-                conversation the prompts of all steps together can be large.
+            without: ``prompt``, ``decision`` or both, to be left None and unread; of a long
+                conversation the prompts of all steps together are large.
 
         Raises:
             TaskNotFound: there is no such task, or several.
         """
         return self._reading.read(
-            lambda c: reader.steps(c, task_id, _limit(limit), cursor, content=content)
+            lambda c: reader.steps(c, task_id, _limit(limit), cursor, without)
         )
 
     def step(self, step_id: str, *, task_id: str | None = None) -> Step:
@@ -167,44 +173,45 @@ class TaskHistory:
     def steps_with_index(self, task_id: str, index: int) -> list[Step]:
         """The steps of a task with this number, whole; more than one when it was given twice."""
         return self._reading.read(
-            lambda c: reader.steps_with_index(c, reader.find_task(c, task_id), index)
+            lambda c: reader.steps_with_index(c, find_task(c, task_id), index)
         )
 
     def step_outcomes(self, task_id: str) -> tuple[dict[str, int], list[Step]]:
         """(number of steps by status, the failed and interrupted ones without their content)."""
-        return self._reading.read(lambda c: reader.step_outcomes(c, reader.find_task(c, task_id)))
+        return self._reading.read(lambda c: reader.step_outcomes(c, find_task(c, task_id)))
 
     def model_calls(
-        self, task_id: str, step_id: str | None = None, *, content: bool = True
+        self, task_id: str, step_id: str | None = None, *, without: Collection[str] = ()
     ) -> list[ModelCall]:
-        """The model calls of a task, or of one of its steps, in the order of their start."""
+        """The model calls of a task, or of one of its steps, in the order of their start.
+
+        `without` as for `steps`.
+        """
         return self._reading.read(
-            lambda c: reader.model_calls(c, reader.find_task(c, task_id), step_id, content=content)
+            lambda c: details.model_calls(c, find_task(c, task_id), step_id, without)
         )
 
     def tool_calls(self, task_id: str, step_id: str | None = None) -> list[ToolCall]:
         """The tool calls of a task, or of one of its steps, in the order of their start."""
-        return self._reading.read(
-            lambda c: reader.tool_calls(c, reader.find_task(c, task_id), step_id)
-        )
+        return self._reading.read(lambda c: details.tool_calls(c, find_task(c, task_id), step_id))
 
     def screenshots(self, task_id: str, step_id: str | None = None) -> list[Screenshot]:
         """The pictures of a task, or of one of its steps, in the order they were taken."""
-        return self._reading.read(
-            lambda c: reader.screenshots(c, reader.find_task(c, task_id), step_id)
-        )
+        return self._reading.read(lambda c: details.screenshots(c, find_task(c, task_id), step_id))
 
     def prompt_changes(
         self, task_id: str, step_ids: Collection[str]
     ) -> dict[str, list[PromptChange]]:
         """For each of these steps, what its prompts added and dropped against those before."""
-        return self._reading.read(
-            lambda c: prompt_changes(c, reader.find_task(c, task_id), step_ids)
-        )
+        return self._reading.read(lambda c: prompt_changes(c, find_task(c, task_id), step_ids))
+
+    def stack_traces(self, task_id: str, step_id: str) -> list[tuple[str, str]]:
+        """(name of the span, stack trace) of each exception that was recorded in a step."""
+        return self._reading.read(lambda c: details.stack_traces(c, find_task(c, task_id), step_id))
 
     def short_ids(self, task_ids: Collection[str]) -> dict[str, str]:
         """Beginnings of task ids, of 8 digits or more, that no other task has."""
-        return self._reading.read(lambda c: reader.short_ids(c, task_ids))
+        return self._reading.read(lambda c: short_ids(c, task_ids))
 
     def artifact(self, relative: str) -> Path:
         """Where the file of a picture is, given its `Screenshot.path`.

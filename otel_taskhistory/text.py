@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text for people at a terminal: safe to print, measured in columns, times and sizes readable.
+r"""Text for people at a terminal: safe to print, measured in columns, times and sizes readable.
 
 Nothing that a model, a page or a tool wrote may act on the terminal: `printable` writes out
-whatever is not a plain character, as ``\\x1b`` or ``\\u202e``.
+whatever is not a plain character, as ``\x1b`` or ``\u202e``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def printable(text: str) -> str:
 
 
 def escaped(character: str) -> str:
-    """A character as Python writes it: ``\\x1b``, ``\\u202e``, ``\\U000e0041``."""
+    r"""A character as Python writes it: ``\x1b``, ``\u202e``, ``\U000e0041``."""
     code = ord(character)
     if code < 0x100:
         return f"\\x{code:02x}"
@@ -112,7 +112,8 @@ def wrap(text: str, columns: int) -> list[str]:
 
 def _broken(line: str, columns: int) -> list[str]:
     indent = line[: len(line) - len(line.lstrip(" "))]
-    indent = indent if len(indent) <= columns // 2 else ""
+    if len(indent) > columns // 2:
+        indent, line = "", line.lstrip(" ")
     lines: list[str] = []
     current, used = "", 0
     for word in _WORDS.findall(line):
@@ -212,7 +213,7 @@ def local_time(stored: str | None, *, zone: bool = True) -> str:
 def zone_name(moment: datetime) -> str:
     """``CET``, or ``UTC+02:00`` where the zone has only a number for a name."""
     name = moment.tzname() or ""
-    return name if name[:1].isalpha() and name.isascii() else moment.strftime("UTC%:z")
+    return name if name[:1].isalpha() and name.isascii() else f"UTC{moment.isoformat()[-6:]}"
 
 
 def milliseconds_since(stored: str, now: datetime) -> float:

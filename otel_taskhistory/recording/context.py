@@ -5,7 +5,7 @@ Each entered handle is an entry in a list that lives in the context, so leaving 
 handle that is left where it is not current (a generator closed by another asyncio task, a span
 ended in another thread) changes nothing there, and nothing can fail to be detached. What stays
 behind in the place it was entered is an entry of an ended handle. Such entries are never shown,
-and are cleared away by the next `enter`, `leave` or `settle` in that context.
+and are cleared away by the next `leave` or `settle` in that context.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ _KEY: Final = otel_context.create_key("otel_taskhistory-entry")
 
 def enter(handle: Current, span: trace.Span) -> None:
     """Make `handle` and its span current in this context."""
-    settle()
     previous = _top()
     if handle.ended or not span.get_span_context().is_valid:
         # Without an SDK the caller's span context must go on to whomever the agent calls, and

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from otel_taskhistory import semconv
-from otel_taskhistory.recording.formats import FORMAT, Json, items
-from otel_taskhistory.recording.plain import UNREADABLE, is_plain, to_plain, type_name
-from otel_taskhistory.recording.replies import RESPONSE, Reply, read_reply
+from otel_taskhistory.recording.formats import Json, items
+from otel_taskhistory.recording.keys import FORMAT, RESPONSE, SINGLE, UNREADABLE
+from otel_taskhistory.recording.plain import is_plain, is_text, to_plain, type_name
+from otel_taskhistory.recording.replies import Reply, read_reply
 from otel_taskhistory.recording.text import (
     DEPTHS,
     dump_json,
@@ -88,7 +89,7 @@ def convert_prompt(messages: Any, *, system: Any = None, tools: Any = None) -> P
         tools: definitions of the tools offered to the model.
     """
     reduced = []
-    text = isinstance(messages, str)
+    text = is_text(messages)
     try:
         written, count, is_reduced = _write_prompt(messages)
     except Exception:  # whatever a value does, the agent goes on, and the record says so
@@ -148,8 +149,8 @@ def restore_prompt(messages_json: str, text: bool = False) -> Any:
         part = messages[0]["parts"][0]
         rest = [items.from_message(message) for message in messages[1:]]
         return {**part["content"], part["list"]: rest}
-    if len(messages) == 1 and items.SINGLE in messages[0]:
-        message = {key: item for key, item in messages[0].items() if key != items.SINGLE}
+    if len(messages) == 1 and SINGLE in messages[0]:
+        message = {key: item for key, item in messages[0].items() if key != SINGLE}
         return items.from_message(message)
     return [items.from_message(message) for message in messages]
 
@@ -159,7 +160,7 @@ def restore_prompt(messages_json: str, text: bool = False) -> Any:
 
 def _write_prompt(prompt: Any) -> tuple[str, int, bool]:
     """The JSON text, the number of messages, and whether something was reduced."""
-    if isinstance(prompt, str):
+    if is_text(prompt):
         content = str.__str__(prompt)
         messages: list[Json] = [{"role": "user", "parts": [{"type": "text", "content": content}]}]
         if is_encodable(written := dumps(messages)):
@@ -171,10 +172,10 @@ def _write_prompt(prompt: Any) -> tuple[str, int, bool]:
     if not isinstance(prompt, dict):
         if isinstance(prompt, list | tuple):
             return _write_entries([], list(prompt), {}, reduced)
-        return _write_entries([], [prompt], {items.SINGLE: True}, reduced)
+        return _write_entries([], [prompt], {SINGLE: True}, reduced)
     key = items.request_list(prompt)
     if key is None:
-        return _write_entries([], [prompt], {items.SINGLE: True}, reduced)
+        return _write_entries([], [prompt], {SINGLE: True}, reduced)
     part = {"type": items.REQUEST, "content": {**prompt, key: None}, "list": key}
     request = {"role": items.REQUEST, "parts": [part], FORMAT: items.REQUEST}
     return _write_entries([request], prompt[key], {}, reduced)
@@ -260,7 +261,7 @@ def _decision(reply: Any, usage: Any, model: str | None, reasons: list[str]) -> 
     taken, written, reduced = _write_reply(reply, reasons, model)
     return Decision(
         messages=written,
-        text=isinstance(reply, str),
+        text=is_text(reply),
         finish_reasons=tuple(reasons or taken.reasons),
         model=model if model is not None else taken.model,
         response_id=taken.response_id,

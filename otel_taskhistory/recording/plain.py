@@ -3,13 +3,7 @@
 
 Plain means dict with str keys, list, str, int, float, bool and None, nested at most
 `MAX_DEPTH` deep, without NaN. Objects of a model SDK become what that SDK would send. What has no
-JSON form of its own becomes a dict with one of these keys:
-
-* ``taskhistory.bytes``: base64 of bytes (exact);
-* ``taskhistory.array``: an array of numbers too long to list: dtype, shape and its bytes (exact);
-* ``taskhistory.items``: a mapping whose keys would collide as strings, as a list of pairs (exact);
-* ``taskhistory.object``: an object that can only be named and shown as text (reduced);
-* ``taskhistory.unreadable``: a value that cannot or must not be read, and why (reduced).
+JSON form of its own becomes a dict with a key that says so; those keys are in `keys`.
 """
 
 from __future__ import annotations
@@ -37,7 +31,9 @@ from collections.abc import (
     ValuesView,
 )
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
+
+from otel_taskhistory.recording.keys import ARRAY, BYTES, ITEMS, OBJECT, UNREADABLE
 
 MAX_DEPTH: Final = 200
 """Nesting beyond this is cut and marked. SQLite's JSON functions stop at 1000."""
@@ -48,12 +44,6 @@ MAX_LISTED: Final = 10_000
 """A number array with more elements than this is kept as bytes, not as a list."""
 MAX_INT_BITS: Final = 13_000
 """Python refuses to read integers of more than 4300 digits back from text."""
-
-BYTES: Final = "taskhistory.bytes"
-ARRAY: Final = "taskhistory.array"
-ITEMS: Final = "taskhistory.items"
-OBJECT: Final = "taskhistory.object"
-UNREADABLE: Final = "taskhistory.unreadable"
 
 _SCALARS: Final = frozenset({str, int, bool, float, type(None)})
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -100,6 +90,11 @@ def to_plain(value: Any, depth: int = MAX_DEPTH) -> tuple[Any, bool]:
         return reader.read(value, 0), reader.reduced
     except Exception:  # not even the markers found room on the agent's stack
         return {UNREADABLE: type_name(value)}, True
+
+
+def is_text(value: Any) -> TypeGuard[str]:
+    """Whether `value` is a str, without asking the value."""
+    return issubclass(type(value), str)
 
 
 def to_bytes_value(data: bytes) -> dict[str, str]:
@@ -152,23 +147,24 @@ class _Reader:
 
     def _simple(self, value: Any) -> Any:
         """The plain form of a value that holds no others; None when it is not one of those."""
-        if isinstance(value, str):
+        kind = type(value)
+        if issubclass(kind, str):
             return str.__str__(value)
-        if isinstance(value, int):
+        if issubclass(kind, int):
             return self._integer(value)
-        if isinstance(value, float):
+        if issubclass(kind, float):
             number = float.__float__(value)
             if math.isfinite(number):
                 return number
             self.reduced = True
             return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
-        if isinstance(value, bytes | bytearray | memoryview):
+        if issubclass(kind, bytes | bytearray | memoryview):
             return to_bytes_value(bytes(value))
-        if isinstance(value, uuid.UUID | decimal.Decimal | pathlib.PurePath | complex):
+        if issubclass(kind, uuid.UUID | decimal.Decimal | pathlib.PurePath | complex):
             return str.__str__(str(value))
-        if isinstance(value, datetime.date | datetime.time):
+        if issubclass(kind, datetime.date | datetime.time):
             return value.isoformat()
-        if isinstance(value, datetime.timedelta):
+        if issubclass(kind, datetime.timedelta):
             return str(value)
         return None
 
@@ -196,23 +192,24 @@ class _Reader:
         return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
     def _container(self, value: Any, depth: int) -> Any:
-        if isinstance(value, dict):
+        kind = type(value)  # not `isinstance`: a mock's class says whatever its maker wanted
+        if issubclass(kind, dict):
             return self._mapping(value, depth)
-        if isinstance(value, list | tuple | deque):
+        if issubclass(kind, list | tuple | deque):
             return self._sequence(value, depth)
-        if isinstance(value, enum.Enum):
+        if issubclass(kind, enum.Enum):
             return self.read(value.value, depth + 1)
-        if isinstance(value, Iterator) or hasattr(type(value), "__await__"):
+        if issubclass(kind, Iterator) or hasattr(kind, "__await__"):
             # Reading it would take it from the agent.
             return self._unreadable(type_name(value))
-        if isinstance(value, _FUNCTIONS):
+        if issubclass(kind, _FUNCTIONS):
             return self._function(value)
-        if isinstance(value, KeysView | ItemsView | ValuesView):
+        if issubclass(kind, KeysView | ItemsView | ValuesView):
             return self._sequence(value, depth)
-        if isinstance(value, AbstractSet):
+        if issubclass(kind, AbstractSet):
             members = self._sequence(value, depth)
             return sorted(members, key=lambda member: json.dumps(member, sort_keys=True))
-        if isinstance(value, Mapping):
+        if issubclass(kind, Mapping):
             return self._mapping(value, depth)
         return self._object(value, depth)
 
@@ -256,7 +253,8 @@ def _picture(value: Any) -> tuple[bool, Any]:
         return False, None
     png = io.BytesIO()
     value.save(png, "PNG")
-    return True, {"inline_data": {"mime_type": "image/png", "data": png.getvalue()}}
+    data = base64.b64encode(png.getvalue()).decode("ascii")
+    return True, {"inline_data": {"mime_type": "image/png", "data": data}}
 
 
 def _array(value: Any) -> tuple[bool, Any]:

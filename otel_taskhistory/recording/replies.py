@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from otel_taskhistory.recording.formats import Json, items
+from otel_taskhistory.recording.keys import CHOICE
 
-RESPONSE: Final = "taskhistory.response"
-CHOICE: Final = "taskhistory.choice"
+_REASONS: Final = ("finish_reason", "finishReason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,10 @@ def read_reply(reply: Any) -> Reply:
             if taken is not None:
                 return taken
         return _message(reply)
-    if isinstance(reply, list) and reply and any(_is_message(entry) for entry in reply):
+    if isinstance(reply, list) and reply and any(items.is_message(entry) for entry in reply):
         messages = [dict(items.to_message(entry, "assistant")) for entry in reply]
         return Reply(messages, _texts(m.get("finish_reason") for m in messages))
     return Reply([dict(items.to_message(reply, "assistant"))])
-
-
-def _is_message(entry: Any) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("role"), str)
 
 
 def _texts(values: Any) -> list[str]:
@@ -68,13 +64,23 @@ def _first(source: Json, *keys: str) -> Any:
     return next((source[key] for key in keys if source.get(key) is not None), None)
 
 
-def _choice(message: Any, rest: Json, at: int) -> Json:
-    """One choice's message; beside it what is more than its number and absences."""
-    converted = dict(items.to_message(message, "assistant"))
-    rest = {key: value for key, value in rest.items() if value is not None}
-    if rest.get("index") == at:
-        del rest["index"]
-    return {**converted, CHOICE: rest} if rest else converted
+def _choices(entries: list[Any], message_keys: tuple[str, ...]) -> list[Json]:
+    """The message of each choice; beside it what is more than its number and absences."""
+    messages = []
+    for at, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            messages.append(dict(items.to_message(entry, "assistant")))
+            continue
+        key = next((key for key in message_keys if entry.get(key) is not None), None)
+        message: Json = {"role": "assistant", "parts": []}
+        if key is not None:
+            message = dict(items.to_message(entry[key], "assistant"))
+        rest = _without(entry, *_REASONS, *([] if key is None else [key]))
+        rest = {name: value for name, value in rest.items() if value is not None}
+        if rest.get("index") == at:
+            del rest["index"]
+        messages.append({**message, CHOICE: rest} if rest else message)
+    return messages
 
 
 def _chat(reply: Json) -> Reply | None:
@@ -82,14 +88,9 @@ def _chat(reply: Json) -> Reply | None:
     choices = reply.get("choices")
     if not isinstance(choices, list):
         return None
-    messages = []
-    for at, choice in enumerate(choices):
-        key = next((k for k in ("message", "text", "delta") if _first_key(choice, k)), None)
-        rest = {} if key is None else _without(choice, key, "finish_reason")
-        messages.append(_choice(choice if key is None else choice[key], rest, at))
     return Reply(
-        messages,
-        _texts(_text(choice, "finish_reason") for choice in choices),
+        _choices(choices, ("message", "text", "delta")),
+        _texts(_text(choice, *_REASONS) for choice in choices),
         _text(reply, "model"),
         _text(reply, "id"),
         reply.get("usage"),
@@ -97,28 +98,18 @@ def _chat(reply: Json) -> Reply | None:
     )
 
 
-def _first_key(choice: Any, key: str) -> bool:
-    return isinstance(choice, dict) and choice.get(key) is not None
-
-
 def _gemini(reply: Json) -> Reply | None:
     candidates = reply.get("candidates")
     if not isinstance(candidates, list):
         return None
-    messages = []
-    for at, candidate in enumerate(candidates):
-        has_content = _first_key(candidate, "content")
-        rest = (
-            _without(candidate, "content", "finishReason", "finish_reason") if has_content else {}
-        )
-        messages.append(_choice(candidate["content"] if has_content else candidate, rest, at))
+    models, ids = ("modelVersion", "model_version"), ("responseId", "response_id")
     return Reply(
-        messages,
-        _texts(_text(candidate, "finishReason", "finish_reason") for candidate in candidates),
-        _text(reply, "modelVersion", "model_version"),
-        _text(reply, "responseId", "response_id"),
+        _choices(candidates, ("content",)),
+        _texts(_text(candidate, *_REASONS) for candidate in candidates),
+        _text(reply, *models),
+        _text(reply, *ids),
         _first(reply, "usageMetadata", "usage_metadata"),
-        _without(reply, "candidates", "modelVersion", "model_version", "responseId", "response_id"),
+        _without(reply, "candidates", *models, *ids),
     )
 
 
@@ -155,9 +146,9 @@ def _anthropic(reply: Json) -> Reply | None:
 def _wrapped(reply: Json) -> Reply | None:
     """Ollama's ``message``, Bedrock's ``output.message``."""
     output = reply.get("output")
-    if _is_message(reply.get("message")) and "role" not in reply:
+    if items.is_message(reply.get("message")) and "role" not in reply:
         message, left = reply["message"], _without(reply, "message", "model", "done_reason")
-    elif isinstance(output, dict) and _is_message(output.get("message")):
+    elif isinstance(output, dict) and items.is_message(output.get("message")):
         message, left = output["message"], _without(reply, "output", "model", "stopReason")
         left |= {"output": _without(output, "message")} if len(output) > 1 else {}
     else:

@@ -12,13 +12,11 @@ import json
 import re
 from typing import Any, Final
 
-from otel_taskhistory.recording.plain import MAX_DEPTH, UNREADABLE, is_plain, to_plain
+from otel_taskhistory.recording.keys import ESCAPED, UNREADABLE
+from otel_taskhistory.recording.plain import MAX_DEPTH, is_plain, is_text, to_plain
 
 DEPTHS: Final = (MAX_DEPTH, 24, 4)
 """Nesting that is tried in turn when the agent's own stack leaves little room."""
-ESCAPED: Final = "taskhistory.escaped"
-"""Key of a message: JSON pointers to its escaped strings; ``key:/a/b`` is an escaped key."""
-
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _ESCAPE: Final = re.compile(r"\\(\\|u(d[89a-f][0-9a-f]{2}))")
 
@@ -59,7 +57,7 @@ def dump_value(value: Any) -> tuple[str, bool]:
 
     A str stays itself (escaped, and reported, when it has lone surrogates); anything else is JSON.
     """
-    if isinstance(value, str):
+    if is_text(value):
         text = str.__str__(value)
         return (text, False) if is_encodable(text) else (escape(text), True)
     return dump_json(value)

@@ -4,14 +4,15 @@ r"""Attribute values as JSON text, losslessly, for every value there is.
 Plain values look like plain JSON, so that SQL's ``json_extract`` finds them. What JSON has no form
 for is a small tagged object, reversible by `decode`:
 
-======================  =========================================================
-``{"$bytes": B64}``     bytes
-``{"$int": "DEC"}``     a whole number beyond 64 bit
-``{"$float": "NaN"}``   ``NaN``, ``Infinity`` or ``-Infinity``
-``{"$escaped": TEXT}``  text with lone surrogates: backslashes doubled, each written ``\udXXX``
-``{"$map": {...}}``     a mapping whose only key begins with ``$``
-``{"$reduced": WHY}``   had no representation: ``cycle``, ``depth``, ``object``, ``unreadable``
-======================  =========================================================
+========================  =======================================================
+``{"$bytes": B64}``       bytes
+``{"$int": "DEC"}``       a whole number beyond 64 bit
+``{"$float": "NaN"}``     ``NaN``, ``Infinity`` or ``-Infinity``
+``{"$escaped": TEXT}``    text with lone surrogates: backslashes doubled, each written ``\udXXX``
+``{"$map": {...}}``       a mapping whose only key begins with ``$``
+``{"$pairs": [[K, V]]}``  a mapping of which several keys are the same when written as text
+``{"$reduced": WHY}``     had no representation: ``cycle``, ``depth``, ``object``, ``unreadable``
+========================  =======================================================
 
 Long strings may be left as holes for the store to fill by reference: see `encode`.
 """
@@ -115,14 +116,16 @@ def _without_lone_escape(found: re.Match[str]) -> str:
     return f"\\\\u{(high or lone).lower()}" if lone or (high and not low) else found[0]
 
 
-def encode(value: Any, *, hole_from: int | None = None) -> Encoded:
+def encode(value: Any, *, hole_from: int | None = None, named_to: int = 1) -> Encoded:
     """Encode one value or a mapping of attributes; never raises.
 
     Args:
         value: anything.
         hole_from: strings of at least this many characters become holes. None: no holes.
+        named_to: down to which level of nesting the keys are names of attributes; a hole is known
+            by the innermost of them.
     """
-    writer = _Writer(hole_from)
+    writer = _Writer(hole_from, named_to)
     writer.write(value, 0, "")
     return Encoded(writer.finish(), writer.reduced)
 
@@ -137,8 +140,9 @@ def decode(text: str) -> Any:
 
 
 class _Writer:
-    def __init__(self, hole_from: int | None) -> None:
+    def __init__(self, hole_from: int | None, named_to: int) -> None:
         self.hole_from = hole_from
+        self.named_to = named_to
         self.reduced = False
         self._run: list[str | Hole] = []
         self._open: set[int] = set()
@@ -165,14 +169,18 @@ class _Writer:
             self._write_int(value)
         elif kind is float:
             self._write_float(value)
-        elif isinstance(value, Mapping):
-            self._nest(value, depth, key, self._write_map)
-        elif isinstance(value, list | tuple):
-            self._nest(value, depth, key, self._write_list)
-        elif isinstance(value, bytes | bytearray | memoryview):
-            self._write_bytes(bytes(value), key)
         else:
-            self._write_other(value, key)
+            start = len(self._run)
+            try:
+                if isinstance(value, Mapping):
+                    self._nest(value, depth, key, self._write_map)
+                elif isinstance(value, list | tuple):
+                    self._nest(value, depth, key, self._write_list)
+                else:
+                    self._write_other(value, key)
+            except Exception as error:  # whatever foreign code raises, it is one bad value
+                del self._run[start:]
+                self._mark("unreadable", type(error).__name__)
 
     def _write_text(self, value: str, key: str) -> None:
         if has_lone_surrogate(value):
@@ -208,29 +216,39 @@ class _Writer:
             self._mark("depth")
         else:
             self._open.add(id(value))
-            start = len(self._run)
             try:
                 write(value, depth + 1, key)
-            except Exception as error:  # a container whose iteration fails is one bad value
-                del self._run[start:]
-                self._mark("unreadable", type(error).__name__)
             finally:
                 self._open.discard(id(value))
 
     def _write_map(self, value: Mapping[Any, Any], depth: int, key: str) -> None:
         items = list(value.items())
-        wrap = len(items) == 1 and isinstance(items[0][0], str) and items[0][0].startswith("$")
+        names = [self._name(name) for name, _ in items]
+        if len(set(names)) < len(names):
+            self._write_pairs(items, depth, key)
+            return
+        wrap = len(items) == 1 and names[0].startswith("$")
         self._run.append('{"$map":{' if wrap else "{")
-        for position, (name, item) in enumerate(items):
-            if position:
-                self._run.append(",")
-            text = name if isinstance(name, str) else _shown(name)
-            if not isinstance(name, str) or has_lone_surrogate(text):
-                self.reduced = True
-                text = escape_surrogates(text)
-            self._run.append(_quote(text) + ":")
-            self.write(item, depth, key or text)
+        for position, (name, (_, item)) in enumerate(zip(names, items, strict=True)):
+            self._run.append(("," if position else "") + _quote(name) + ":")
+            self.write(item, depth, name if depth <= self.named_to or not key else key)
         self._run.append("}}" if wrap else "}")
+
+    def _name(self, key: Any) -> str:
+        if type(key) is str and not has_lone_surrogate(key):
+            return key
+        self.reduced = True
+        return escape_surrogates(str.__str__(key) if isinstance(key, str) else _shown(key))
+
+    def _write_pairs(self, items: list[tuple[Any, Any]], depth: int, key: str) -> None:
+        self._run.append('{"$pairs":[')
+        for position, (name, item) in enumerate(items):
+            self._run.append(",[" if position else "[")
+            self.write(name, depth, key)
+            self._run.append(",")
+            self.write(item, depth, key)
+            self._run.append("]")
+        self._run.append("]}")
 
     def _write_list(self, value: list[Any] | tuple[Any, ...], depth: int, key: str) -> None:
         self._run.append("[")
@@ -241,13 +259,16 @@ class _Writer:
         self._run.append("]")
 
     def _write_other(self, value: Any, key: str) -> None:
-        # Subclasses of the plain types (enums, numpy scalars) are written as what they are.
-        if isinstance(value, str):
+        # Subclasses of the plain types (enums, numpy scalars) are written as what they are; the
+        # methods of the plain types are used, for theirs may do anything.
+        if isinstance(value, bytes | bytearray | memoryview):
+            self._write_bytes(bytes(value), key)
+        elif isinstance(value, str):
             self._write_text(str.__str__(value), key)
         elif isinstance(value, int):
-            self._write_int(int(value))
+            self._write_int(int.__int__(value))
         elif isinstance(value, float):
-            self._write_float(float(value))
+            self._write_float(float.__float__(value))
         else:
             self._mark("object", _shown(value))
 
@@ -289,6 +310,15 @@ def _restore(value: Any) -> Any:
                 return float(item)
             case "$escaped":
                 return unescape_surrogates(item)
+            case "$pairs":
+                return {_as_key(_restore(name)): _restore(held) for name, held in item}
             case "$map":
                 value = item
     return {key: _restore(item) for key, item in value.items()}
+
+
+def _as_key(value: Any) -> Any:
+    """`value` as a key of a dict: a sequence was a tuple then; a mapping stays as JSON text."""
+    if isinstance(value, list):
+        return tuple(_as_key(item) for item in value)
+    return json.dumps(value) if isinstance(value, dict) else value

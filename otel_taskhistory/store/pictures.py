@@ -20,9 +20,12 @@ from typing import Final
 REFERENCE: Final = "artifact:sha256:"
 REFERENCE_LENGTH: Final = len(REFERENCE) + 64
 
-# How base64 of a PNG, JPEG, GIF and RIFF (WebP) begins, where a run can begin.
+# How base64 of a PNG, JPEG, GIF and RIFF (WebP) begins, where a run can begin; and what must not
+# follow, for there the run is a part of something longer that would not be canonical: the URL-safe
+# alphabet, escaped slashes and signs (in JSON text), lines of base64.
 _RUN: Final = re.compile(
-    r"(?<![A-Za-z0-9+/])(?:iVBORw0KGgo|/9j/|R0lGOD[dl]h?|UklGR)[A-Za-z0-9+/]{16,}={0,2}"
+    r"(?<![A-Za-z0-9+/=_-])(?:iVBORw0KGgo|/9j/|R0lGOD[dl]h?|UklGR)[A-Za-z0-9+/]{16,}+={0,2}+"
+    r"(?![A-Za-z0-9+/=_%-]|\\+(?:/|u00)|(?<!=)(?:\\+[rn]|[\r\n])+[ \t]*[A-Za-z0-9+/]{16})"
 )
 _BEGINNINGS: Final = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-FORMAT: Final = "taskhistory.format"
-"""Key of a message or part: the form it had before it was converted."""
+from otel_taskhistory.recording.keys import FORMAT
 
 CONVENTIONAL: Final = frozenset(
     {"text", "tool_call", "tool_call_response", "reasoning", "blob", "uri", "file"}

@@ -11,20 +11,15 @@ from typing import Any, Final, NoReturn
 
 from otel_taskhistory.recording.plain import MAX_DEPTH, is_plain
 
-ARGUMENTS: Final = "taskhistory.arguments"
-"""Key of a tool call part: how its arguments were given.
-
-Absent for a string that Python's `json.dumps` writes, or that stayed a string; `COMPACT` for one
-without spaces; `OBJECT` for arguments that were no string.
-"""
 COMPACT: Final = "compact"
 OBJECT: Final = "object"
+"""Styles that are told under `keys.ARGUMENTS`."""
 
 _DEEPEST: Final = MAX_DEPTH // 2
 
 
 def read(given: Any) -> tuple[Any, str | None]:
-    """Return the arguments for the part, and what goes under `ARGUMENTS`."""
+    """Return the arguments for the part, and what goes under `keys.ARGUMENTS`."""
     if not isinstance(given, str):
         return given, OBJECT
     if not given.startswith("{"):

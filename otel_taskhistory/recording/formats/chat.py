@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from otel_taskhistory.recording.formats import FORMAT, Json, arguments, whole
+from otel_taskhistory.recording.formats import Json, arguments, whole
 from otel_taskhistory.recording.formats.parts import from_part, to_part
+from otel_taskhistory.recording.keys import ARGUMENTS, FORMAT
 
 CHAT: Final = "chat"
 LANGCHAIN: Final = "langchain"
@@ -166,7 +167,7 @@ def _call_to_part(call: Any) -> tuple[Json, Json | None]:
         part["id"] = call["id"]
     part |= {"name": fields["name"], "arguments": value}
     if style is not None:
-        part[arguments.ARGUMENTS] = style
+        part[ARGUMENTS] = style
     if _is_usual(call):
         return part, None
     emptied = {**fields, "name": None, key: None}
@@ -184,7 +185,7 @@ def _part_to_call(part: Json, shape: Json) -> Any:
     key = _arguments_key(fields)
     value = part["arguments"]
     if key == "arguments":
-        value = arguments.write(value, part.get(arguments.ARGUMENTS))
+        value = arguments.write(value, part.get(ARGUMENTS))
     filled = {**fields, "name": part["name"], str(key): value}
     call = filled if inner_key is None else {**shape, inner_key: filled}
     return {**call, "id": part["id"]} if "id" in shape else call

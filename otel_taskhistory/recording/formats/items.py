@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from otel_taskhistory.recording.formats import FORMAT, Json, chat, whole
+from otel_taskhistory.recording.formats import Json, chat, whole
 from otel_taskhistory.recording.formats.parts import (
     STRING,
     from_part,
@@ -18,10 +18,8 @@ from otel_taskhistory.recording.formats.parts import (
     to_part,
     untyped_to_part,
 )
-from otel_taskhistory.recording.text import ESCAPED
+from otel_taskhistory.recording.keys import ESCAPED, FORMAT, SINGLE
 
-SINGLE: Final = "taskhistory.single"
-"""Key of a message that was handed over by itself, not in a list."""
 REQUEST: Final = "request"
 """Role and form of the message that holds a request body without its list of messages."""
 
@@ -77,6 +75,13 @@ def from_message(message: Json) -> Any:
     return from_part(parts[0]) if form == ITEM else parts[0]["content"]
 
 
+def is_message(entry: Any) -> bool:
+    """Whether a plain value is a message, which says whose it is, not a piece of one."""
+    if not isinstance(entry, dict):
+        return False
+    return isinstance(entry.get("role"), str) or _langchain_role(entry) is not None
+
+
 def request_list(prompt: Json) -> str | None:
     """Return the key under which a request body has its list of messages; None if it is none."""
     if "role" in prompt or "type" in prompt or not _OURS.isdisjoint(prompt):
@@ -98,10 +103,14 @@ def _from_dict(item: Json, role: str) -> Json | None:
         return chat.to_message(item)
     if "role" in item:
         return None
+    if (langchain_role := _langchain_role(item)) is not None:
+        return chat.to_message(item, langchain_role)
+    return {"role": _role_of(item.get("type"), role), "parts": [to_part(item)], FORMAT: ITEM}
+
+
+def _langchain_role(item: Json) -> str | None:
     kind = item.get("type")
-    if isinstance(kind, str) and kind in _LANGCHAIN_ROLES and "content" in item:
-        return chat.to_message(item, _LANGCHAIN_ROLES[kind])
-    return {"role": _role_of(kind, role), "parts": [to_part(item)], FORMAT: ITEM}
+    return _LANGCHAIN_ROLES.get(kind) if isinstance(kind, str) and "content" in item else None
 
 
 def _is_typed(part: Any) -> bool:

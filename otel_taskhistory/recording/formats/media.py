@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from otel_taskhistory.recording.formats import FORMAT, Json
-from otel_taskhistory.recording.plain import BYTES
+from otel_taskhistory.recording.formats import Json
+from otel_taskhistory.recording.keys import BYTES, FORMAT
 
 Taken = tuple[Json, Any]
 """The part's keys, and what is left of the inner value."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from otel_taskhistory.recording.formats import CONVENTIONAL, FORMAT, Json, arguments, media, whole
+from otel_taskhistory.recording.formats import CONVENTIONAL, Json, arguments, media, whole
+from otel_taskhistory.recording.keys import ARGUMENTS, FORMAT
 
 GIVEN: Final = "given"
 """Mark of a part that has a conventional type but was given like this."""
@@ -293,23 +294,23 @@ def _named_back(part: Json, kind: str) -> Json:
 def _function_call(block: Json) -> Json | None:
     if not isinstance(block.get("name"), str) or "call_id" not in block:
         return None
-    if "arguments" not in block or "item_id" in block or arguments.ARGUMENTS in block:
+    if "arguments" not in block or "item_id" in block or ARGUMENTS in block:
         return None
     names = {"id": "item_id", "call_id": "id"}
     part = {names.get(key, key): item for key, item in block.items()}
     part["arguments"], style = arguments.read(block["arguments"])
     part["type"] = "tool_call"
     if style is not None:
-        part[arguments.ARGUMENTS] = style
+        part[ARGUMENTS] = style
     part[FORMAT] = FUNCTION_CALL
     return part
 
 
 def _function_call_back(part: Json) -> Json:
     names = {"item_id": "id", "id": "call_id"}
-    dropped = (FORMAT, arguments.ARGUMENTS)
+    dropped = (FORMAT, ARGUMENTS)
     block = {names.get(key, key): item for key, item in part.items() if key not in dropped}
-    block["arguments"] = arguments.write(part["arguments"], part.get(arguments.ARGUMENTS))
+    block["arguments"] = arguments.write(part["arguments"], part.get(ARGUMENTS))
     block["type"] = "function_call"
     return block
 
