@@ -6,13 +6,15 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler, TraceIdRatioBased
 
 from otel_taskhistory import semconv
 from otel_taskhistory.errors import SettingsError
@@ -23,9 +25,9 @@ from otel_taskhistory.settings import Retention, Settings
 
 _logger = logging.getLogger("otel_taskhistory")
 
-_UNLIMITED: Final = 10_000_000
-"""Span limits that never cut: the SDK's default keeps the newest 128 attributes and events of a
-span, so that the goal and the prompt, set first, are the first to go."""
+_ENOUGH_ATTRIBUTES: Final = 64
+"""Attributes per span that hold all we set with room to spare. The SDK keeps the newest ones (128
+by default), so that goal and prompt, set first, are the first to go."""
 
 _lock = threading.Lock()
 
@@ -55,17 +57,21 @@ def configure(
         TaskHistoryError: a setting is bad, or the history must not or cannot be used.
     """
     with _lock:
-        provider = tracer_provider or _existing()
+        provider = tracer_provider if tracer_provider is not None else _existing()
         made = provider is None
         if provider is None:
-            provider = _new_provider()
+            provider = new_provider()
         if not isinstance(provider, TracerProvider):
             raise SettingsError(
                 f"tracer_provider={type(provider).__name__} is no TracerProvider of the"
                 " OpenTelemetry SDK; leave it out or give an opentelemetry.sdk.trace one"
             )
-        processor = _processor_of(provider)
-        if processor is None:
+        if _is_disabled(provider):
+            # Nothing will be recorded, so no history is opened, nor made.
+            _logger.warning("otel-taskhistory: nothing is recorded, OTEL_SDK_DISABLED is set")
+            return TaskTracer(provider)
+        exporter = _exporter_of(provider)
+        if exporter is None:
             exporter = TaskHistoryExporter(
                 directory,
                 owner,
@@ -73,27 +79,45 @@ def configure(
                 durability,
                 service_name=_service(provider),
             )
-            processor = TaskHistoryProcessor(exporter)
-            provider.add_span_processor(processor)
         else:
-            _same_place(processor.exporter, directory, owner)
+            _same_place(exporter, directory, owner)
+        if not _has_processor(provider, exporter):
+            provider.add_span_processor(TaskHistoryProcessor(exporter))
         _warn_of_limits(provider, made=made)
         for other in exporters:
             provider.add_span_processor(BatchSpanProcessor(other))
         _warn_of_content(provider)
         if made and set_global:
-            trace.set_tracer_provider(provider)
-    return TaskTracer(provider, exporter=processor.exporter)
+            _set_global(provider)
+    return TaskTracer(provider, exporter=exporter)
 
 
 def _existing() -> TracerProvider | None:
-    # The private global, not get_tracer_provider(): that one would make a provider from
-    # OTEL_PYTHON_TRACER_PROVIDER, or leave a proxy that cannot be told from none.
+    """The global provider when it is the SDK's, also one that the environment asks for."""
     provider = trace.get_tracer_provider()
     return provider if isinstance(provider, TracerProvider) else None
 
 
-def _new_provider() -> TracerProvider:
+def _set_global(provider: TracerProvider) -> None:
+    there = trace.get_tracer_provider()
+    if isinstance(there, trace.ProxyTracerProvider):  # what there is as long as nobody set one
+        trace.set_tracer_provider(provider)
+        return
+    _logger.warning(
+        "otel-taskhistory: the global tracer provider is a %s.%s already and stays; what is begun"
+        " with the returned TaskTracer is recorded, spans of other instrumentations are not",
+        type(there).__module__,
+        type(there).__qualname__,
+    )
+
+
+def _is_disabled(provider: TracerProvider) -> bool:
+    """Whether ``OTEL_SDK_DISABLED`` was set when the provider was made."""
+    return bool(getattr(provider, "_disabled", False))
+
+
+def new_provider(*, shutdown_on_exit: bool = True) -> TracerProvider:
+    """A provider that records every span, whole, whatever ``OTEL_*`` variables say of limits."""
     limits = SpanLimits(
         max_span_attributes=SpanLimits.UNSET,
         max_events=SpanLimits.UNSET,
@@ -103,7 +127,9 @@ def _new_provider() -> TracerProvider:
         max_span_attribute_length=SpanLimits.UNSET,
         max_attribute_length=SpanLimits.UNSET,
     )
-    return TracerProvider(sampler=ALWAYS_ON, span_limits=limits)
+    return TracerProvider(
+        sampler=ALWAYS_ON, span_limits=limits, shutdown_on_exit=shutdown_on_exit
+    )
 
 
 def _service(provider: TracerProvider) -> str | None:
@@ -117,11 +143,27 @@ def _processors(provider: TracerProvider) -> tuple[Any, ...]:
     return tuple(getattr(active, "_span_processors", ()))
 
 
-def _processor_of(provider: TracerProvider) -> TaskHistoryProcessor | None:
+def _exporter_in(processor: object) -> Any:
+    """What a processor hands its spans to, as far as one can see."""
+    if isinstance(processor, TaskHistoryProcessor):
+        return processor.exporter
+    return getattr(processor, "span_exporter", None)
+
+
+def _exporter_of(provider: TracerProvider) -> TaskHistoryExporter | None:
+    """The open history of a provider, also one that auto-instrumentation has put there."""
     for processor in _processors(provider):
-        if isinstance(processor, TaskHistoryProcessor):
-            return processor
+        exporter = _exporter_in(processor)
+        if isinstance(exporter, TaskHistoryExporter) and not exporter.closed:
+            return exporter
     return None
+
+
+def _has_processor(provider: TracerProvider, exporter: TaskHistoryExporter) -> bool:
+    return any(
+        isinstance(processor, TaskHistoryProcessor) and processor.exporter is exporter
+        for processor in _processors(provider)
+    )
 
 
 def _same_place(
@@ -129,52 +171,92 @@ def _same_place(
 ) -> None:
     if directory is None and owner is None:
         return
+    there = exporter.settings
     wanted = Settings.resolve(directory=directory, owner=owner)
-    if wanted.database != exporter.settings.database:
+    if wanted.database != there.database or (owner is not None and wanted.owner != there.owner):
         raise SettingsError(
-            f"this provider records into {exporter.settings.directory} already, directory="
-            f"{os.fspath(wanted.directory)!r} cannot be added: use another tracer_provider"
+            f"this provider records into {there.directory} (owner {there.owner!r}) already,"
+            f" directory={os.fspath(wanted.directory)!r} (owner {wanted.owner!r}) cannot be added:"
+            " use another tracer_provider"
         )
 
 
+# --- warnings -----------------------------------------------------------------------------------
+
+
 def _warn_of_limits(provider: TracerProvider, *, made: bool) -> None:
+    """Say what a provider that is not of our making will leave out."""
     if made:
         return
     limits = getattr(provider, "_span_limits", None)
     length = getattr(limits, "max_span_attribute_length", None)
     count = getattr(limits, "max_span_attributes", None)
     if length is not None:
-        _logger.warning(
+        _warn_once(
+            provider,
             "otel-taskhistory: this provider cuts attribute values at %s characters, so prompts"
             " will be cut: unset OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT and"
             " OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
             length,
         )
-    if count is not None and count < 64:
-        _logger.warning(
+    if count is not None and count < _ENOUGH_ATTRIBUTES:
+        _warn_once(
+            provider,
             "otel-taskhistory: this provider keeps %s attributes a span, the newest ones, so"
             " goals and prompts may be dropped: raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
             count,
         )
+    sampler = provider.sampler
+    if not _keeps_every_task(sampler):
+        _warn_once(
+            provider,
+            "otel-taskhistory: this provider samples (%s), so whole tasks may be missing: unset"
+            " OTEL_TRACES_SAMPLER or use always_on",
+            sampler.get_description(),
+        )
+
+
+def _keeps_every_task(sampler: Sampler) -> bool:
+    """Whether a span without a parent, as every task is, is always recorded."""
+    root = getattr(sampler, "_root", sampler)  # of ParentBased
+    return root is ALWAYS_ON or (isinstance(root, TraceIdRatioBased) and root.rate >= 1)
 
 
 def _warn_of_content(provider: TracerProvider) -> None:
     for processor in _processors(provider):
-        exporter = getattr(processor, "span_exporter", None) or getattr(
-            getattr(processor, "_batch_processor", None), "_exporter", None
-        )
+        exporter = _exporter_in(processor)
         if exporter is None or isinstance(exporter, TaskHistoryExporter):
             continue
-        if getattr(exporter, "redacts_content", False) or _stays_here(exporter):
+        # Memory is not left; what is printed on a console is often collected.
+        if getattr(exporter, "redacts_content", False) or isinstance(
+            exporter, InMemorySpanExporter
+        ):
             continue
-        _logger.warning(
+        _warn_once(
+            exporter,
             "otel-taskhistory: %s on this provider gets goals, prompts and results as they are",
             type(exporter).__name__,
         )
 
 
-def _stays_here(exporter: object) -> bool:
-    """In-memory exporters of tests and the console do not leave the machine."""
-    return type(exporter).__module__.startswith(
-        ("opentelemetry.sdk.trace.export.in_memory", "opentelemetry.sdk.trace.export")
-    )
+_warned: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+
+
+def _warn_once(about: object, message: str, *args: object) -> None:
+    try:
+        told = _warned.setdefault(about, set())
+    except TypeError:  # an exporter that cannot be a key
+        told = set()
+    if message not in told:
+        told.add(message)
+        _logger.warning(message, *args)
+
+
+def _renew_lock() -> None:
+    # In a forked child: whoever held it there is no more.
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)

@@ -16,14 +16,17 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Final
 
+from opentelemetry.sdk.resources import OTELResourceDetector
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import Span
 
 from otel_taskhistory import conventions, semconv
+from otel_taskhistory.errors import HistoryRefused
 from otel_taskhistory.images import encode_pil, inspect, is_pil_image
 from otel_taskhistory.recording.sink import (
     Deferred,
@@ -35,9 +38,9 @@ from otel_taskhistory.recording.sink import (
 from otel_taskhistory.settings import Retention, Settings
 from otel_taskhistory.spans.record import SpanRecord
 from otel_taskhistory.spans.sdk import record_of
-from otel_taskhistory.store.commit import Job
+from otel_taskhistory.store.database import look
 from otel_taskhistory.store.stamp import Stamp, check_owner, explicit_service
-from otel_taskhistory.store.writer import Entry, Writer, report
+from otel_taskhistory.store.writer import Entry, Job, Wait, Writer, report
 
 _logger = logging.getLogger("otel_taskhistory")
 
@@ -96,9 +99,11 @@ class TaskHistoryExporter(SpanExporter):
         self._failures: dict[str, int] = {}
         self._refused: set[str] = set()
         self._deferring = threading.local()
-        service = explicit_service(service_name or os.environ.get("OTEL_SERVICE_NAME"))
+        service = explicit_service(service_name)
+        if service is None:
+            # Only a guess: what the spans say counts, and is what the history is stamped with.
+            look(self.settings, explicit_service(_service_of_environment()))
         self._writer = Writer(self.settings, service_name=service, on_error=on_error)
-        self._pid = os.getpid()
         register_sink(self)
         _exporters.add(self)
 
@@ -124,8 +129,13 @@ class TaskHistoryExporter(SpanExporter):
         return SpanExportResult.SUCCESS if denied else SpanExportResult.FAILURE
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Commit what waits; whether all is in after at most about `timeout_millis`."""
+        """Commit what waits; whether all is in, after at most about `timeout_millis`."""
         return self._writer.closed or self._writer.flush(timeout_millis / 1000)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was shut down, so that it records nothing any more."""
+        return self._writer.closed
 
     def shutdown(self) -> None:
         """Commit what waits and close the history; further spans are refused."""
@@ -139,27 +149,32 @@ class TaskHistoryExporter(SpanExporter):
 
     def begin(self, span: ReadableSpan) -> None:
         """Record a span that has just started."""
-        self._hand_over(span, durable=False, wait=False)
+        self._hand_over(span)
 
     def finish(self, span: ReadableSpan) -> None:
         """Record a span that has ended; its commit is waited for, or deferred."""
-        entry = self._entry(span, allow_open=False)
-        if entry is None or self._writer.closed:
+        if self._writer.closed:
             return
-        # A tool call of ours is part of a step, whose end makes it survive power loss.
-        durable = not (entry.facts.own and entry.facts.role == "tool")
-        jobs: list[Job] | None = getattr(self._deferring, "jobs", None)
-        if jobs is not None:
-            jobs.append(self._writer.submit([entry], durable=durable, wait=False, lead=False))
-        else:
-            self._writer.submit([entry], durable=durable)
+        try:
+            entry = self._entry(span, allow_open=False)
+            if entry is None:
+                return
+            # A tool call of ours is part of a step, whose end makes it survive power loss.
+            durable = not (entry.facts.own and entry.facts.role == "tool")
+            jobs: list[Job] | None = getattr(self._deferring, "jobs", None)
+            if jobs is not None:
+                jobs.append(self._writer.submit([entry], durable=durable, wait=Wait.NOT))
+            else:
+                self._writer.submit([entry], durable=durable)
+        except Exception as error:
+            self._failed("the end of a span could not be recorded", error)
 
     # --- Sink ---
 
     def checkpoint(self, span: Span, event: str, detail: dict[str, Any]) -> None:
         """See `Sink.checkpoint`; the timeline finds out from the span itself what is new."""
         if isinstance(span, ReadableSpan):
-            self._hand_over(span, durable=False, wait=False)
+            self._hand_over(span)
 
     def picture(self, image: Any) -> StoredPicture:
         """See `Sink.picture`."""
@@ -177,15 +192,7 @@ class TaskHistoryExporter(SpanExporter):
         except Exception as error:
             self._failed("a screenshot could not be stored", error)
             return _not_stored(data, "not_stored")
-        return StoredPicture(
-            stored.sha256,
-            stored.path,
-            stored.media_type,
-            stored.width,
-            stored.height,
-            stored.bytes,
-            stored.status,
-        )
+        return StoredPicture(*astuple(stored))
 
     @contextmanager
     def deferring(self) -> Iterator[Deferred]:
@@ -212,8 +219,7 @@ class TaskHistoryExporter(SpanExporter):
     @property
     def stamp(self) -> Stamp:
         """Owner, history id and service of the history."""
-        stamp: Stamp = self._writer.stamp
-        return stamp
+        return self._writer.stamp
 
     def stats(self) -> dict[str, Any]:
         """Counts since the start of this process: what was stored, reduced, lost, and waits."""
@@ -221,6 +227,7 @@ class TaskHistoryExporter(SpanExporter):
         waiting, waiting_bytes = self._writer.waiting
         return {
             "spans": counters.spans,
+            "checkpoints": counters.checkpoints,
             "commits": counters.commits,
             "reduced": counters.reduced,
             "lost": counters.lost,
@@ -233,13 +240,13 @@ class TaskHistoryExporter(SpanExporter):
 
     # --- inside ---
 
-    def _hand_over(self, span: ReadableSpan, *, durable: bool, wait: bool) -> None:
+    def _hand_over(self, span: ReadableSpan) -> None:
         if self._writer.closed:
             return
         try:
             entry = self._entry(span, allow_open=True)
             if entry is not None:
-                self._writer.submit([entry], durable=durable, wait=wait)
+                self._writer.submit([entry], durable=False, wait=Wait.IF_IDLE)
         except Exception as error:
             self._failed("a checkpoint could not be recorded", error)
 
@@ -277,14 +284,16 @@ class TaskHistoryExporter(SpanExporter):
         """Two components with default settings must not share a history by mistake."""
         service = explicit_service(record.resource.attributes.get(semconv.SERVICE_NAME))
         stamp = self._writer.stamp
-        if service is None or service == stamp.service_name or self.settings.owner_explicit:
+        if service is None or service == stamp.service_name:
+            return True
+        if stamp.service_name is None:
+            self._writer.claim_service(service)
+            return True
+        if self.settings.owner_explicit:
             return True
         if service in self._refused:
             return False
         try:
-            if stamp.service_name is None:
-                self._writer.claim_service(service)
-                return True
             check_owner(
                 stamp,
                 self.settings.database,
@@ -292,9 +301,8 @@ class TaskHistoryExporter(SpanExporter):
                 owner_explicit=False,
                 service_name=service,
             )
-        except Exception as error:
+        except HistoryRefused as error:
             self._refused.add(service)
-            _logger.warning("otel-taskhistory: spans are refused: %s", error)
             self._failed("spans of another service were refused", error)
             return False
         return True
@@ -306,15 +314,8 @@ class TaskHistoryExporter(SpanExporter):
 
     def _after_fork(self) -> None:
         """In a forked child: what was inherited is the parent's."""
-        self._pid = os.getpid()
         self._deferring = threading.local()
-        if self._writer.closed:
-            return
-        try:
-            self._writer.abandon()
-        except Exception as error:
-            self._writer.closed = True
-            self._failed("the history could not be opened in a forked process", error)
+        self._writer.abandon()
 
 
 class _Commits:
@@ -344,6 +345,12 @@ def _settle(loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None
     except RuntimeError:
         # The loop was closed while the commit went on: nobody waits any more.
         _logger.debug("otel-taskhistory: an event loop ended before its commits")
+
+
+def _service_of_environment() -> str | None:
+    """The ``service.name`` that the SDK will find in ``OTEL_SERVICE_NAME`` and its like."""
+    name = OTELResourceDetector().detect().attributes.get(semconv.SERVICE_NAME)
+    return name if isinstance(name, str) else None
 
 
 def _picture_bytes(image: Any) -> bytes:

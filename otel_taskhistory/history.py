@@ -20,6 +20,7 @@ from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.changes import prompt_changes
 from otel_taskhistory.store.ids import find_task, short_ids
 from otel_taskhistory.store.reading import Identity, Reading
+from otel_taskhistory.store.times import LATEST_NS
 from otel_taskhistory.store.views import (
     ModelCall,
     Page,
@@ -268,7 +269,8 @@ def _ns(name: str, moment: datetime | str | None) -> int | None:
         raise SettingsError(
             f"{name}={moment!r} has no time zone: add one, e.g. 2026-11-30T12:00:00Z"
         )
-    return (read - _EPOCH) // timedelta(microseconds=1) * 1000
+    ns = (read - _EPOCH) // timedelta(microseconds=1) * 1000
+    return min(max(ns, 0), LATEST_NS)  # no task began outside of these
 
 
 def _limit(limit: int) -> int:

@@ -8,6 +8,8 @@ the commit.
 from __future__ import annotations
 
 import logging
+import os
+import weakref
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
@@ -27,18 +29,26 @@ class TaskHistoryProcessor(SpanProcessor):
 
     def __init__(self, exporter: TaskHistoryExporter) -> None:
         self.exporter = exporter
+        self._open: weakref.WeakValueDictionary[tuple[int, int], Span]
+        self._open = weakref.WeakValueDictionary()
+        self._inherited: frozenset[tuple[int, int]] = frozenset()
+        _processors.add(self)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Record the start of a task, step or tool call of ours, and of any root."""
+        self._open[_identity(span)] = span
         if span.parent is None or _is_ours(span):
             self.exporter.begin(span)
 
     def on_end(self, span: ReadableSpan) -> None:
         """Record the end; returns after the commit."""
-        try:
-            self.exporter.finish(span)
-        except Exception as error:
-            self.exporter._failed("the end of a span could not be recorded", error)
+        identity = _identity(span)
+        self._open.pop(identity, None)
+        if identity in self._inherited:
+            # A forked child left a block that its parent is still in.
+            _logger.debug("otel-taskhistory: the end of a span of the parent process is ignored")
+            return
+        self.exporter.finish(span)
 
     def shutdown(self) -> None:
         """Commit what waits and close the history."""
@@ -48,7 +58,29 @@ class TaskHistoryProcessor(SpanProcessor):
         """Commit what waits, within about `timeout_millis`."""
         return self.exporter.force_flush(timeout_millis)
 
+    def _after_fork(self) -> None:
+        """In a forked child: the spans that are open are the parent's to end."""
+        self._inherited |= frozenset(self._open.keys())
+        self._open = weakref.WeakValueDictionary()
+
+
+def _identity(span: ReadableSpan) -> tuple[int, int]:
+    context = span.get_span_context()
+    return (context.trace_id, context.span_id) if context else (0, 0)
+
 
 def _is_ours(span: ReadableSpan) -> bool:
     attributes = span.attributes
     return attributes is not None and semconv.TASKHISTORY_ROLE in attributes
+
+
+_processors: weakref.WeakSet[TaskHistoryProcessor] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for processor in list(_processors):
+        processor._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

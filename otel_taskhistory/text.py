@@ -134,7 +134,7 @@ def _broken(line: str, columns: int) -> list[str]:
             lines.append(head)
             rest = indent + rest[len(head) :]
         current, used = rest, width(rest)
-    if current.strip():
+    if current.strip() or not lines:
         lines.append(current.rstrip())
     return lines
 

@@ -17,7 +17,7 @@ PACKAGE = "otel_taskhistory"
 ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors", "semconv", "settings", "units", "_version"}),
+    frozenset({"errors", "semconv", "settings", "units", "text", "_version"}),
     frozenset({"recording", "spans", "images"}),
     frozenset({"conventions"}),
     frozenset({"store"}),

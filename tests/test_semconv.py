@@ -19,6 +19,8 @@ SOURCES = {
     for path in sorted(PACKAGE.rglob("*.py"))
     if path != PACKAGE / "semconv.py"
 }
+REGISTRY_OF_KEYS = "recording/keys.py"
+"""Names within recorded JSON, which are no attributes, are constants there."""
 
 NAME_OF_AN_ATTRIBUTE = re.compile(r"(?<![\w.-])(?:gen_ai|taskhistory)\.")
 """Anywhere in a text, so that names within SQL are found too; `otel-taskhistory.` is none."""
@@ -79,7 +81,13 @@ def test_every_constant_is_used() -> None:
     assert CONSTANTS.keys() - used == set()
 
 
-@pytest.mark.parametrize("path", SOURCES)
+def test_every_key_is_documented() -> None:
+    """The names within recorded JSON are documented as attributes are."""
+    texts = documented(SOURCES[REGISTRY_OF_KEYS])
+    assert [name for name, text in texts.items() if not text] == []
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path != REGISTRY_OF_KEYS])
 def test_no_name_is_spelled_out_elsewhere(path: str) -> None:
     """Outside semconv.py a name is a constant, so that a typing error cannot go unseen."""
     assert list(spelled_out(SOURCES[path])) == []

@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 import click
 
 from otel_taskhistory._version import __version__
-from otel_taskhistory.cli.demo import demo
-from otel_taskhistory.cli.show import show
-from otel_taskhistory.cli.stats import path, stats
-from otel_taskhistory.cli.tasks import tasks
+from otel_taskhistory.cli.demo import demo_command
+from otel_taskhistory.cli.show import show_command
+from otel_taskhistory.cli.stats import path_command, stats_command
+from otel_taskhistory.cli.tasks import tasks_command
 from otel_taskhistory.errors import TaskHistoryError
 from otel_taskhistory.text import one_line, printable
 
@@ -100,7 +100,7 @@ def cli() -> None:
     """The history of a Host Agent's tasks, step by step."""
 
 
-for command in (tasks, show, stats, path, demo):
+for command in (tasks_command, show_command, stats_command, path_command, demo_command):
     cli.add_command(command)
 
 

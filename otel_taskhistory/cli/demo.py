@@ -19,9 +19,9 @@ from otel_taskhistory.text import count
 _TASKS_SHOWN = 20
 
 
-@click.command()
+@click.command("demo")
 @history_options
-def demo(place: Place) -> None:
+def demo_command(place: Place) -> None:
     """Let a Host Agent carry out some goals on this machine, and show what was recorded.
 
     It works with a model that needs no key, or with the one behind OPENAI_BASE_URL. A second run

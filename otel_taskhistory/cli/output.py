@@ -71,8 +71,9 @@ def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator
 
 def _csv_line(row: Sequence[Any]) -> str:
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerow(row)
-    return buffer.getvalue()
+    # The module quotes a cell for characters of its line terminator only: \r needs it too.
+    csv.writer(buffer, lineterminator="\r\n").writerow(row)
+    return buffer.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _cell(value: Any) -> Any:

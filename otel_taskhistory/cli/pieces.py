@@ -111,6 +111,14 @@ def picture_path(history: TaskHistory, relative: str) -> tuple[str, bool]:
     return str(path), path.is_file()
 
 
+def error_text(row: Task | Step) -> str:
+    """Why a task or step failed, with the type of the error; empty when nobody said."""
+    name = (row.error_type or "").rpartition(".")[2]
+    if not row.error or not name or name in row.error:
+        return row.error or row.error_type or ""
+    return f"{name}: {row.error}"
+
+
 def parallel_groups(tools: list[ToolCall]) -> list[list[ToolCall]]:
     """Tool calls in the order of their start, those that overlap in time together."""
     groups: list[list[ToolCall]] = []

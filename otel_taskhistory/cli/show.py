@@ -27,7 +27,7 @@ _STEPS_AT_ONCE: Final = 10
 """Steps read at a time for JSON: each has its whole prompt."""
 
 
-@click.command()
+@click.command("show")
 @click.argument("task")
 @click.option(
     "--step", "which", metavar="N", help="Only this step, whole: its number, or the id of its span."
@@ -36,7 +36,7 @@ _STEPS_AT_ONCE: Final = 10
 @form_options(csv=False)
 @history_options
 @click.pass_context
-def show(
+def show_command(
     context: click.Context,
     place: Place,
     form: Form,

@@ -20,10 +20,10 @@ from otel_taskhistory.text import count, local_time
 from otel_taskhistory.units import format_duration, format_size
 
 
-@click.command()
+@click.command("stats")
 @form_options(csv=False)
 @history_options
-def stats(place: Place, form: Form) -> None:
+def stats_command(place: Place, form: Form) -> None:
     """Say what the history holds and how much room it takes."""
     with place.open() as history:
         facts = _facts(history)
@@ -111,11 +111,11 @@ def _print(facts: dict[str, Any], limits: Retention) -> None:
             screen.block(text, label=(label, "dim"), room=10)
 
 
-@click.command()
+@click.command("path")
 @click.option("--database", "what", flag_value="database", help="The SQLite file instead.")
 @click.option("--artifacts", "what", flag_value="artifacts", help="The folder of pictures instead.")
 @history_options
-def path(place: Place, what: str | None) -> None:
+def path_command(place: Place, what: str | None) -> None:
     """Print where the history is, whether or not it exists: cd "$(otel-taskhistory path)"."""
     # As it is, not made printable: it is for programs.
     click.echo(str(getattr(place.settings(), what or "directory")))

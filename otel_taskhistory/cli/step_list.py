@@ -25,6 +25,7 @@ from otel_taskhistory.cli.pieces import (
     ROOM,
     SHORT,
     call_heading,
+    error_text,
     parallel_groups,
     print_picture,
     print_step_heading,
@@ -104,8 +105,8 @@ class StepPrinter:
             print_picture(screen, self._history, picture)
         if step.result:
             self._print_text("result", pictures_named(step.result), LONG)
-        if step.error:
-            self._print_text("error", step.error, LONG, "alarm", label_style="alarm")
+        if error_text(step):
+            self._print_text("error", error_text(step), LONG, "alarm", label_style="alarm")
         if self._cut:
             command = self._place.command("show", self._short, "--step", str(step.step_index))
             screen.whole(command, "dim", label=("all of it", "dim"), room=ROOM)

@@ -14,6 +14,7 @@ from otel_taskhistory.cli.messages import (
 from otel_taskhistory.cli.pieces import (
     ROOM,
     call_heading,
+    error_text,
     parallel_groups,
     print_picture,
     print_step_heading,
@@ -32,8 +33,8 @@ def print_step(screen: Screen, history: TaskHistory, task: Task, step: Step) -> 
     when = f"{local_time(step.started_at)}"
     _fact(screen, "when", when + (f" → {local_time(step.ended_at)}" if step.ended_at else ""))
     _fact(screen, "tokens", tokens_text(step))
-    if step.error:
-        screen.block(step.error, "alarm", label=("error", "alarm"), room=ROOM)
+    if error_text(step):
+        screen.block(error_text(step), "alarm", label=("error", "alarm"), room=ROOM)
     calls = history.model_calls(step.task_id, step.step_id)
     for number, model_call in enumerate(calls, start=1):
         screen.line()

@@ -15,6 +15,7 @@ from otel_taskhistory.cli.pieces import (
     LONG,
     MEDIUM,
     ROOM,
+    error_text,
     rest,
     tokens_text,
 )
@@ -77,12 +78,12 @@ def _print_head(screen: Screen, history: TaskHistory, task: Task) -> None:
     by_status, bad = history.step_outcomes(task.task_id)
     for step in bad[:_FAILED_NAMED]:
         _, step_style = mark(step.status)
-        why = f": {step.error}" if step.error else ""
+        why = error_text(step) and f": {error_text(step)}"
         _print_short(screen, f"{step.status} at {_step_name(step)}{why}", MEDIUM, step_style)
     if len(bad) > _FAILED_NAMED:
         screen.line((f"… and {count(len(bad) - _FAILED_NAMED, 'more failed step')}", "bad"))
-    if task.error and all(step.error != task.error for step in bad):
-        _print_short(screen, task.error, LONG, "alarm")
+    if all(error_text(step) != error_text(task) for step in bad):
+        _print_short(screen, error_text(task), LONG, "alarm")
     if task.result:
         text, left_out = shorten(pictures_named(task.result), *LONG)
         screen.block(text + rest(left_out), label=("result", "dim"), room=ROOM)
@@ -137,4 +138,5 @@ def _step_name(step: Step) -> str:
 
 def _print_short(screen: Screen, text: str, limit: tuple[int, int], style: str) -> None:
     text, left_out = shorten(text, *limit)
-    screen.block(text + rest(left_out), style)
+    if text:
+        screen.block(text + rest(left_out), style)

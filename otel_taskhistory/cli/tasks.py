@@ -38,12 +38,12 @@ _LESS_IMPORTANT: Final = ("agent", "tokens", "steps", "duration", "started")
 """Columns in the order in which a narrow screen does without them."""
 
 
-@click.command()
+@click.command("tasks")
 @task_filters
 @page_options(50)
 @form_options(csv=True)
 @history_options
-def tasks(
+def tasks_command(
     place: Place,
     form: Form,
     limit: int,

@@ -105,13 +105,15 @@ class Screen:
         Args:
             room: columns of the label; where the screen is too narrow for that it stands above.
         """
-        indent = min(indent, self.columns // 3)
+        indent, label = min(indent, self.columns // 3), (printable(label[0]), label[1])
         room = max(room, width(label[0]) + 1) if label[0] else room
         if room and self.columns - indent - room < 16:
             if label[0]:
-                self._put(" " * indent + self._styled(clip(label[0], self.columns), label[1]))
+                self._put(
+                    " " * indent + self._styled(clip(label[0], self.columns - indent), label[1])
+                )
             indent, room, label = min(indent + 2, self.columns // 3), 0, ("", "")
-        head = " " * indent + self._styled(pad(printable(label[0]), room), label[1])
+        head = " " * indent + self._styled(pad(label[0], room), label[1])
         for line in wrap(printable(text), self.columns - indent - room):
             self._put(head + self._styled(line, style))
             head = " " * (indent + room)

@@ -32,6 +32,9 @@ _ROLES: Final[Mapping[str, Role]] = {
     "invoke_agent": "agent",
     "invoke_workflow": "agent",
 }
+_MOST_TOKENS: Final = 10**12
+"""More is no number of tokens; the sums of a task stay within SQLite's numbers."""
+
 _MODEL_SIGNS: Final = (
     semconv.GEN_AI_REQUEST_MODEL,
     semconv.GEN_AI_INPUT_MESSAGES,
@@ -60,8 +63,14 @@ def read(record: SpanRecord) -> SpanFacts | None:
         error_type=outcome.error_type,
         agent=record.text(semconv.GEN_AI_AGENT_NAME),
         conversation_id=record.text(semconv.GEN_AI_CONVERSATION_ID),
-        goal=record.text(semconv.TASKHISTORY_TASK_GOAL),
-        result=record.text(semconv.TASKHISTORY_TASK_RESULT),
+        goal=record.text(semconv.TASKHISTORY_TASK_GOAL)
+        or (
+            _last_text(attributes, semconv.GEN_AI_INPUT_MESSAGES, "user")
+            if role == "agent"
+            else None
+        ),
+        result=record.text(semconv.TASKHISTORY_TASK_RESULT)
+        or (_last_text(attributes, semconv.GEN_AI_OUTPUT_MESSAGES) if role == "agent" else None),
         model_calls=calls,
         tool_call=tool_call(record) if role == "tool" else None,
     )
@@ -90,10 +99,10 @@ def model_call(
         decision=decision,
         finish_reason=_first(reasons),
         tokens=Tokens(
-            as_integer(attributes.get(semconv.GEN_AI_USAGE_INPUT_TOKENS)),
-            as_integer(attributes.get(semconv.GEN_AI_USAGE_OUTPUT_TOKENS)),
-            as_integer(attributes.get(semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS)),
-            as_integer(attributes.get(semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS)),
+            _count(attributes, semconv.GEN_AI_USAGE_INPUT_TOKENS),
+            _count(attributes, semconv.GEN_AI_USAGE_OUTPUT_TOKENS),
+            _count(attributes, semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS),
+            _count(attributes, semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS),
         ),
         error=outcome.error,
         call_ids=_call_ids(decision),
@@ -113,11 +122,19 @@ def tool_call(record: SpanRecord) -> ToolCall:
 def _prompt(attributes: Attributes) -> Said | None:
     said = _messages(attributes.get(semconv.GEN_AI_INPUT_MESSAGES))
     system = _messages(attributes.get(semconv.GEN_AI_SYSTEM_INSTRUCTIONS))
-    if system is None or not system.structured:
+    if system is None:
         return said
+    # Instructions and prompt are shown as one list, so that either that is one string becomes one.
+    parts = system.raw if system.structured else _text_parts(system.raw)
     if said is None:
-        return Said("[]", structured=True, system=system.raw)
-    return Said(said.raw, said.structured, system.raw)
+        return Said("[]", structured=True, system=parts)
+    if not said.structured:
+        return Said(f'[{{"role": "user", "parts": {_text_parts(said.raw)}}}]', True, parts)
+    return Said(said.raw, structured=True, system=parts)
+
+
+def _text_parts(text: str) -> str:
+    return json.dumps([{"type": "text", "content": text}], ensure_ascii=False)
 
 
 def _messages(value: Any) -> Said | None:
@@ -141,12 +158,46 @@ def _call_ids(decision: Said | None) -> tuple[str, ...]:
 
 def _ids_in(messages: Any) -> Iterator[str]:
     for message in messages if isinstance(messages, list) else ():
-        parts = message.get("parts") if isinstance(message, dict) else None
-        for part in parts if isinstance(parts, list) else ():
+        for part in _parts(message) if isinstance(message, dict) else ():
             if isinstance(part, dict) and part.get("type") == "tool_call":
                 call_id = part.get("id")
                 if isinstance(call_id, str) and call_id:
                     yield call_id
+
+
+def _last_text(attributes: Attributes, key: str, role: str | None = None) -> str | None:
+    """The text of the last message (of a role), as an agent's input or output ends with it."""
+    said = _messages(attributes.get(key))
+    if said is None or not said.structured:
+        return said.raw if said is not None else None
+    try:
+        messages = json.loads(said.raw)
+    except (ValueError, RecursionError):  # cut by a limit of the SDK
+        return None
+    for message in reversed(messages):
+        if isinstance(message, dict) and role in (None, message.get("role")):
+            texts = [part for part in map(_text_of_part, _parts(message)) if part]
+            if texts:
+                return "\n".join(texts)
+    return None
+
+
+def _parts(message: Mapping[str, Any]) -> list[Any]:
+    parts = message.get("parts")
+    return parts if isinstance(parts, list) else []
+
+
+def _text_of_part(part: Any) -> str | None:
+    if not isinstance(part, dict) or part.get("type") != "text":
+        return None
+    content = part.get("content")
+    return content if isinstance(content, str) else None
+
+
+def _count(attributes: Attributes, key: str) -> int | None:
+    """A number of tokens; whatever cannot be one is none."""
+    number = as_integer(attributes.get(key))
+    return number if number is not None and 0 <= number <= _MOST_TOKENS else None
 
 
 def _value(attributes: Attributes, key: str) -> str | None:

@@ -8,6 +8,7 @@ A step's last model call is told by the attributes of its span, the calls before
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,6 +17,13 @@ from otel_taskhistory.conventions import genai
 from otel_taskhistory.conventions.facts import ModelCall, Role, Said, Screenshot, SpanFacts
 from otel_taskhistory.conventions.outcome import Outcome, outcome_of
 from otel_taskhistory.spans.record import Attributes, EventRecord, SpanRecord, as_integer
+
+_STATUSES: Final = frozenset({"ok", "broken", "empty", "too_large", "unsupported"})
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_PATH: Final = re.compile(r"([0-9a-f]{2})/(\1[0-9a-f]{62})\.[a-z0-9]{1,8}")
+_MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60}")
+_LARGEST: Final = 2**40
+"""Pixels and bytes beyond are not believed."""
 
 _ROLES: Final[Mapping[str, Role]] = {"task": "task", "step": "step", "tool_call": "tool"}
 
@@ -40,7 +48,7 @@ def read(record: SpanRecord) -> SpanFacts | None:
         result=_string(
             record, semconv.TASKHISTORY_STEP_RESULT if step else semconv.TASKHISTORY_TASK_RESULT
         ),
-        attempt=record.integer(semconv.TASKHISTORY_TASK_ATTEMPT) or 1,
+        attempt=max(record.integer(semconv.TASKHISTORY_TASK_ATTEMPT) or 1, 1),
         key=record.text(semconv.TASKHISTORY_TASK_KEY),
         parent_task_id=record.text(semconv.TASKHISTORY_TASK_PARENT_ID),
         step_index=record.integer(semconv.TASKHISTORY_STEP_INDEX),
@@ -57,9 +65,9 @@ def _model_calls(record: SpanRecord, outcome: Outcome) -> tuple[ModelCall, ...]:
             event for event in record.events if event.name == semconv.GEN_AI_INFERENCE_DETAILS_EVENT
         )
     ]
-    absent = record.attributes.get(semconv.TASKHISTORY_CALL_ABSENT) or ()
+    absent = record.attributes.get(semconv.TASKHISTORY_CALL_ABSENT)
     attributes = record.attributes
-    if absent:
+    if isinstance(absent, list | tuple) and absent:
         attributes = {key: value for key, value in attributes.items() if key not in absent}
     if semconv.GEN_AI_INPUT_MESSAGES in attributes or semconv.GEN_AI_OUTPUT_MESSAGES in attributes:
         calls.append(_model_call(attributes, record, outcome, len(calls), None))
@@ -126,22 +134,40 @@ def _screenshots(record: SpanRecord) -> tuple[Screenshot, ...]:
 
 
 def _screenshot(event: EventRecord) -> Screenshot:
+    """A screenshot; what the event says is believed only where it can be true.
+
+    The path is that of our own files: nothing else is ever opened for it.
+    """
     said = event.attributes
 
     def text(key: str) -> str | None:
         value = said.get(key)
         return value if isinstance(value, str) else None
 
+    def size(key: str) -> int | None:
+        number = as_integer(said.get(key))
+        return number if number is not None and 0 <= number <= _LARGEST else None
+
+    sha256 = text(semconv.TASKHISTORY_SCREENSHOT_SHA256) or ""
+    status = text(semconv.TASKHISTORY_SCREENSHOT_STATUS) or ""
+    path = text(semconv.TASKHISTORY_SCREENSHOT_PATH)
+    media_type = text(semconv.TASKHISTORY_SCREENSHOT_MEDIA_TYPE) or ""
+    is_known = _SHA256.fullmatch(sha256) is not None
+    found = _PATH.fullmatch(path) if path is not None and is_known else None
+    if (path is not None and (found is None or found[2] != sha256)) or status not in _STATUSES:
+        path, status = None, "not_stored"
+    elif path is None and status == "ok":
+        status = "not_stored"
     return Screenshot(
-        sha256=text(semconv.TASKHISTORY_SCREENSHOT_SHA256) or "",
-        path=text(semconv.TASKHISTORY_SCREENSHOT_PATH),
-        media_type=text(semconv.TASKHISTORY_SCREENSHOT_MEDIA_TYPE) or "application/octet-stream",
-        width=as_integer(said.get(semconv.TASKHISTORY_SCREENSHOT_WIDTH)),
-        height=as_integer(said.get(semconv.TASKHISTORY_SCREENSHOT_HEIGHT)),
-        bytes=as_integer(said.get(semconv.TASKHISTORY_SCREENSHOT_BYTES)) or 0,
+        sha256=sha256 if is_known else "",
+        path=path,
+        media_type=media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream",
+        width=size(semconv.TASKHISTORY_SCREENSHOT_WIDTH),
+        height=size(semconv.TASKHISTORY_SCREENSHOT_HEIGHT),
+        bytes=size(semconv.TASKHISTORY_SCREENSHOT_BYTES) or 0,
         caption=text(semconv.TASKHISTORY_SCREENSHOT_CAPTION),
         captured_ns=event.time_ns,
-        status=text(semconv.TASKHISTORY_SCREENSHOT_STATUS) or "not_stored",
+        status=status,
     )
 
 

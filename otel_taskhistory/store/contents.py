@@ -5,41 +5,31 @@ All methods run inside the writer's transaction. A text becomes one row however 
 A message becomes a template row when it holds long strings or pictures, so that a tool's result
 is the same row as a value of its own and as part of the next prompt. A list of messages becomes a
 chain of nodes; what the last list of the same trace had in common is recognised by comparing
-strings, without parsing or hashing it again.
+strings, without parsing or hashing it again (see `otel_taskhistory.store.lists`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sqlite3
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from json import decoder
 from typing import Final
 
 from otel_taskhistory.spans.encode import quote
+from otel_taskhistory.store.lists import EXACT, Chain, Cut, Lists, Memo, Variant, shown
 from otel_taskhistory.store.pictures import Found, might_hold_pictures, take_out
 
 SHARE_FROM: Final = 256
 """Strings of this many characters or more get a row of their own; a shorter one costs less
 inline than the row, its hash and its index entry (about 80 bytes) would."""
 
-REMEMBERED_CHARACTERS: Final = 32 * 2**20
-"""How much prompt text is remembered for comparison, over all traces; the oldest go first."""
+_REMEMBERED_INSTRUCTIONS: Final = 64
 
-_LISTS_PER_KEY: Final = 4
-"""Conversations remembered per trace and attribute: nested agents take turns in one trace."""
-
-_LOOKAHEAD: Final = 64
-"""How many remembered messages are tried when a prompt leaves out some (trimming)."""
-
-_STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_scan = json.JSONDecoder(strict=False).raw_decode
-
-Memo = tuple[int, str]
-"""Under what a list is remembered: trace row id and the name of the attribute."""
+# What json.loads is made of: (text, position after the quotation mark, strict) → (value, end).
+_scan_string: Final[Callable[[str, int, bool], tuple[str, int]]] = decoder.scanstring  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +40,6 @@ class Listing:
     opening: str
     separator: str
     closing: str
-
-
-@dataclass(slots=True)
-class _Remembered:
-    raw: str
-    base: int | None
-    messages: list[str]
-    contents: list[int]
-    nodes: list[int]
-    listing: Listing
 
 
 class Contents:
@@ -73,8 +53,13 @@ class Contents:
     def __init__(self, connection: sqlite3.Connection, keep_picture: Callable[[Found], int]):
         self._connection = connection
         self._keep_picture = keep_picture
-        self._remembered: OrderedDict[Memo, list[_Remembered]] = OrderedDict()
-        self._characters = 0
+        self._lists = Lists()
+        self._instructions: dict[str, int] = {}
+
+    def forget(self) -> None:
+        """Forget everything: the transaction in which it was stored was rolled back."""
+        self._lists.forget()
+        self._instructions.clear()
 
     # --- texts ---
 
@@ -92,11 +77,11 @@ class Contents:
         pictures: list[tuple[int, int]],
         parts: Iterable[int] = (),
     ) -> int:
-        hashed = hashlib.blake2b(b"m" if template else b"t", digest_size=20)
+        # A reference to a picture tells by its digest which one; where it is a reference and not
+        # typed belongs to the value too. In front, so that no text can look like it.
+        kind = f"{'m' if template else 't'}{[position for position, _ in pictures]}"
+        hashed = hashlib.blake2b(kind.encode(), digest_size=20)
         hashed.update(text.encode())
-        for position, _ in pictures:
-            # The digest stands in the text; where it is a reference, not typed, makes the value.
-            hashed.update(b"\0%d" % position)
         digest = hashed.digest()
         row = self._connection.execute(
             "SELECT id FROM _contents WHERE hash = ?", (digest,)
@@ -132,71 +117,102 @@ class Contents:
         """The row of one JSON value, long strings and pictures in it by reference."""
         if len(raw) < SHARE_FROM and not might_hold_pictures(raw):
             return self._row(raw, template=False, pictures=[])
+        if "\0" in raw:  # SQLite's json_each cuts the literal pieces of a template there
+            return self.text(raw)
         pieces: list[str | int] = []
         parts: set[int] = set()
         copied = 0
-        for token in _STRING.finditer(raw):
-            string = token[0]
-            if len(string) < SHARE_FROM + 2 and not might_hold_pictures(string):
-                continue
-            part = self._string(string)
-            parts.add(abs(part))
-            literal = part < 0  # such a row lacks the quotation marks: they stay in the template
-            pieces += (raw[copied : token.start() + literal], part)
-            copied = token.end() - literal
+        start = raw.find('"')
+        while start >= 0:
+            value, end = _scan_string(raw, start + 1, False)
+            if end - start >= SHARE_FROM + 2 or might_hold_pictures(value):
+                token = raw[start:end]
+                exact = quote(value) == token
+                part = self.text(value) if exact else self.text(token[1:-1])
+                parts.add(part)
+                # As a JSON string (n), quotation marks included, or the text as it is (-n).
+                pieces += (raw[copied : start + (not exact)], part if exact else -part)
+                copied = end - (not exact)
+            start = raw.find('"', end)
         if not parts:
             return self._row(raw, template=False, pictures=[])
         pieces.append(raw[copied:])
         return self._row(compact(pieces), template=True, pictures=[], parts=parts)
 
-    def _string(self, token: str) -> int:
-        """The row of a JSON string: n when SQLite's json_quote writes it like `token`, else -n."""
-        try:
-            value = json.loads(token)
-        except ValueError:  # control characters: not strict JSON, kept as written
-            value = None
-        if value is not None and quote(value) == token:
-            return self.text(value)
-        return -self.text(token[1:-1])
-
-    def messages(self, raw: str, memo: Memo, base: int | None = None) -> Listing | None:
-        """Store a JSON array of objects as a chain of nodes after `base`.
+    def messages(self, raw: str, memo: Memo) -> Listing | None:
+        """Store a JSON array of objects as a chain of nodes.
 
         Returns:
             The listing from which the very same text can be put together, or None when `raw` is
             no array of objects with one separator between them (then it is just a text).
         """
-        known = self._recall(raw, memo, base)
-        if known is not None and known.raw == raw and self._exists(known.listing.node):
-            return known.listing
-        lexed = _Lexed(raw, known)
-        if not lexed.ok:
+        cut = self._lists.cut(raw, memo)
+        if cut is None:
             return None
-        node, nodes, contents = base, [], []
-        shared = lexed.shared
-        if known is not None and shared and not self._exists(known.nodes[shared - 1]):
-            shared = 0
-        for position, (message, seen) in enumerate(zip(lexed.messages, lexed.seen, strict=True)):
-            if known is not None and position < shared:
-                content, node = known.contents[position], known.nodes[position]
-            else:
-                content = known.contents[seen] if known and seen >= 0 else 0
-                if not content or not self._content_exists(content):
-                    content = self.message(message)
-                node = self._node(node, content)
-            nodes.append(node)
-            contents.append(content)
-        assert node is not None
-        listing = Listing(node, lexed.opening, lexed.separator, lexed.closing)
-        self._remember(memo, _Remembered(raw, base, lexed.messages, contents, nodes, listing))
-        return listing
+        return Listing(self._chain(cut, EXACT), cut.opening, cut.separator, cut.closing)
 
-    def chain(self, contents: list[int]) -> int | None:
-        """The node of a list whose messages are already rows."""
-        node = None
-        for content in contents:
+    def conversation(self, raw: str, memo: Memo, system: str | None = None) -> int | None:
+        """The node of a list of messages as it is shown: strict JSON, instructions first.
+
+        Args:
+            raw: a JSON array of objects; the very string that `messages` got is not cut again.
+            memo: as for `messages`.
+            system: JSON array of parts sent as system instructions beside the messages.
+
+        Returns:
+            None when `raw` is no such array.
+        """
+        instructions = None if system is None else self._system_message(system)
+        if instructions is not None and raw.strip() == "[]":
+            return self._node(None, instructions)
+        cut = self._lists.cut(raw, memo)
+        if cut is None:
+            return None
+        return self._chain(cut, EXACT if instructions is None and cut.plain else instructions)
+
+    def _chain(self, cut: Cut, variant: Variant) -> int:
+        """The last node of a list, its rows made or recognised."""
+        known = cut.chains.get(variant)
+        if known is not None and self._exists(known.nodes[-1]):
+            return known.nodes[-1]
+        before = cut.before.pop(variant, None)
+        shared = cut.shared if before is not None else 0
+        if before is not None and shared and not self._exists(before.nodes[shared - 1]):
+            shared = 0
+        if before is not None and shared:
+            chain = Chain(before.contents[:shared], before.nodes[:shared])
+            node: int | None = chain.nodes[-1]
+        else:
+            chain = Chain()
+            # EXACT is no row: row ids begin with 1.
+            node = self._node(None, variant) if variant else None
+        messages = cut.messages if variant == EXACT else cut.shown
+        for message, seen in zip(messages[shared:], cut.seen[shared:], strict=True):
+            content = before.contents[seen] if before is not None and seen >= 0 else 0
+            if not content or not self._content_exists(content):
+                content = self.message(message)
             node = self._node(node, content)
-        return node
+            chain.contents.append(content)
+            chain.nodes.append(node)
+        cut.chains[variant] = chain
+        return chain.nodes[-1]
+
+    def _system_message(self, system: str) -> int:
+        """The row of the message that system instructions are shown as."""
+        content = self._instructions.get(system)
+        if content is not None and self._content_exists(content):
+            return content
+        try:
+            parts = shown(system)
+            if not isinstance(json.loads(parts), list):
+                raise ValueError("not a list of parts")
+        except (ValueError, RecursionError):  # cut by a limit of the SDK, or a plain text
+            parts = shown(compact([{"type": "text", "content": system}]))
+        content = self.message(f'{{"role": "system", "parts": {parts}}}')
+        if len(self._instructions) >= _REMEMBERED_INSTRUCTIONS:
+            del self._instructions[next(iter(self._instructions))]
+        self._instructions[system] = content
+        return content
 
     def _node(self, parent: int | None, content: int) -> int:
         row = self._connection.execute(
@@ -228,100 +244,7 @@ class Contents:
         found = self._connection.execute("SELECT 1 FROM _contents WHERE id = ?", (content,))
         return found.fetchone() is not None
 
-    # --- what is remembered ---
-
-    def forget(self) -> None:
-        """Forget everything: the transaction in which it was stored was rolled back."""
-        self._remembered.clear()
-        self._characters = 0
-
-    def _recall(self, raw: str, memo: Memo, base: int | None) -> _Remembered | None:
-        """The remembered list that `raw` most likely continues."""
-        best, most = None, -1
-        for known in self._remembered.get(memo, ()):
-            if known.base != base:
-                continue
-            if known.raw is raw or known.raw == raw:
-                return known
-            common = _common(raw, known.raw)
-            if common > most:
-                best, most = known, common
-        return best
-
-    def _remember(self, memo: Memo, known: _Remembered) -> None:
-        lists = self._remembered.setdefault(memo, [])
-        self._remembered.move_to_end(memo)
-        # The newest list replaces the one that it continues, else the oldest of its trace.
-        for position, other in enumerate(lists):
-            if other.base == known.base and other.contents[0] == known.contents[0]:
-                self._characters -= 2 * len(lists.pop(position).raw)
-                break
-        lists.append(known)
-        self._characters += 2 * len(known.raw)
-        if len(lists) > _LISTS_PER_KEY:
-            self._characters -= 2 * len(lists.pop(0).raw)
-        while self._characters > REMEMBERED_CHARACTERS and self._remembered:
-            _, dropped = self._remembered.popitem(last=False)
-            self._characters -= sum(2 * len(other.raw) for other in dropped)
-
-
-class _Lexed:
-    """A JSON array cut at its message boundaries, what is known already by comparison."""
-
-    def __init__(self, raw: str, known: _Remembered | None) -> None:
-        self.messages: list[str] = []
-        self.seen: list[int] = []
-        """For each message its position in the known list, or -1."""
-        self.shared = 0
-        """How many messages at the beginning are those of the known list."""
-        self.opening = self.closing = self.separator = ""
-        self.ok = self._cut(raw, known.messages if known else [])
-
-    def _cut(self, raw: str, known: list[str]) -> bool:
-        offset = raw.find("{")
-        if offset < 0 or raw[:offset].strip() != "[":
-            return False
-        self.opening = raw[:offset]
-        next_known = 0
-        while True:
-            end, seen = self._end(raw, offset, known, next_known)
-            if end < 0:
-                return False
-            if seen >= 0:
-                next_known = seen + 1
-                self.shared += seen == self.shared == len(self.messages)
-            self.messages.append(known[seen] if seen >= 0 else raw[offset:end])
-            self.seen.append(seen)
-            offset = raw.find("{", end)
-            if offset < 0:
-                self.closing = raw[end:]
-                return self.closing.strip() == "]"
-            separator = raw[end:offset]
-            if len(self.messages) == 1:
-                self.separator = separator
-            if separator != self.separator or separator.strip() != ",":
-                return False
-
-    @staticmethod
-    def _end(raw: str, offset: int, known: list[str], first: int) -> tuple[int, int]:
-        for position in range(first, min(first + _LOOKAHEAD, len(known))):
-            if raw.startswith(known[position], offset):
-                return offset + len(known[position]), position
-        try:
-            end = _scan(raw, offset)[1]
-        except (ValueError, RecursionError):
-            return -1, -1  # cut or no JSON: the caller keeps it as a text
-        return end, -1
-
 
 def compact(value: object) -> str:
     """JSON without spaces, non-ASCII as it is: the form of templates."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _common(one: str, other: str) -> int:
-    """About how many characters two texts have in common at their beginning (a power of 2)."""
-    length = 64
-    while length <= min(len(one), len(other)) and one.startswith(other[:length]):
-        length *= 2
-    return length

@@ -17,20 +17,22 @@ What holds for it, always:
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from sqlite_utils import Database as SqliteUtils
 
-from otel_taskhistory.errors import HistoryRefused, SchemaTooNew, TaskHistoryError
+from otel_taskhistory.errors import SchemaTooNew, TaskHistoryError
 from otel_taskhistory.settings import Settings
 from otel_taskhistory.store.migrations import (
     APPLICATION_ID,
@@ -38,6 +40,7 @@ from otel_taskhistory.store.migrations import (
     SCHEMA_VERSION,
     migrations,
 )
+from otel_taskhistory.store.schema import OLDEST_SQLITE
 from otel_taskhistory.store.stamp import (
     ARTIFACT_STAMP,
     Stamp,
@@ -48,42 +51,47 @@ from otel_taskhistory.store.stamp import (
     read_database_stamp,
 )
 
-OLDEST_SQLITE: Final = (3, 37, 0)
-"""STRICT tables came with it."""
-
 _PAUSE: Final = 0.01  # seconds between two tries at switching on WAL
+_OPENING_SECONDS: Final = 5.0  # how long opening waits for others who open, whatever is set
 
 
 class Database:
     """An open history. Use from one thread at a time."""
 
-    def __init__(self, settings: Settings, *, service_name: str | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, service_name: str | None = None, wait: float | None = None
+    ) -> None:
         """Open a history for writing, make it if there is none.
 
         Args:
             service_name: the ``service.name`` of this process when somebody chose one.
+            wait: seconds to wait for others who open or write, at most; by default long enough
+                for many processes that begin at once.
 
         Raises:
             TaskHistoryError: it must not be used, or cannot be; nothing was changed then.
         """
         check_sqlite()
         self.path = settings.database
-        self._busy_timeout = settings.busy_timeout
+        self._settings = settings
         self._synchronous = ""
-        stamp = _look(settings, service_name)
+        self._wait = max(settings.busy_timeout, _OPENING_SECONDS) if wait is None else wait
+        stamp = look(settings, service_name)
+        made: list[Path] = []
         try:
-            _make_folder(settings.directory)
-            _make_folder(settings.database.parent)
-            _make_folder(settings.artifacts)
-            _make_file(settings.database)
-            self.connection = _connect(settings.database, settings.busy_timeout)
+            for folder in (settings.directory, settings.database.parent, settings.artifacts):
+                _make_folder(folder, made)
+            _make_file(settings.database, made)
+            self._real = os.path.realpath(settings.database)  # beside it SQLite puts the WAL
+            self.connection = _connect(settings.database, self._wait)
         except (OSError, sqlite3.Error) as error:
+            _remove(made)
             raise cannot_use(settings.database, error) from error
         try:
             self.stamp = self._prepare(settings, stamp, service_name)
             _stamp_artifacts(settings, self.stamp)
             self._enter_wal()
-            self.identity = _identity(settings.database)
+            self._files = self._look_at_files()
         except (OSError, sqlite3.Error) as error:
             self.connection.close()
             raise cannot_use(settings.database, error) from error
@@ -94,8 +102,11 @@ class Database:
     def _prepare(self, settings: Settings, seen: Stamp | None, service: str | None) -> Stamp:
         """Bring the schema up to date and put the stamp in, in one transaction."""
         connection = self.connection
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if seen and version == SCHEMA_VERSION and (service is None or seen.service_name):
+            return seen  # nothing to write, so nobody to wait for
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only counts before any table
-        with self.transaction():
+        with self.transaction(wait=self._wait):
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if version > SCHEMA_VERSION:
                 raise SchemaTooNew(
@@ -110,21 +121,20 @@ class Database:
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 _put_meta(connection, "schema_version", str(SCHEMA_VERSION))
                 _put_meta(connection, "readable_from", str(READABLE_FROM))
-            if seen is None:
-                adopted = read_artifact_stamp(settings.artifacts)
-                history_id = adopted.history_id if adopted else secrets.token_hex(8)
-                now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-                for key, value in (
-                    ("owner", settings.owner),
-                    ("history_id", history_id),
-                    ("created_at", now),
-                ):
-                    connection.execute(
-                        "INSERT INTO _meta (key, value) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                        (key, value),
-                    )
-            meta = dict(connection.execute("SELECT key, value FROM _meta"))
-            stamp = Stamp(meta["owner"], meta["history_id"], meta.get("service_name"))
+            # Whatever was seen before: that may have been of a transaction that was never committed.
+            adopted = read_artifact_stamp(settings.artifacts)
+            history_id = adopted.history_id if adopted else secrets.token_hex(8)
+            now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+            for key, value in (
+                ("owner", settings.owner),
+                ("history_id", history_id),
+                ("created_at", now),
+            ):
+                connection.execute(
+                    "INSERT INTO _meta (key, value) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                    (key, value),
+                )
+            stamp = self._read_stamp()
             # Another process may have made the history between our look and our lock.
             _check(settings, stamp, service)
             if stamp.service_name is None and service is not None:
@@ -132,15 +142,38 @@ class Database:
                 stamp = Stamp(stamp.owner, stamp.history_id, service)
         return stamp
 
-    def claim_service(self, service_name: str) -> None:
-        """Stamp the history with its first writer's service, once it is known."""
-        with self.transaction():
-            _put_meta(self.connection, "service_name", service_name)
-        self.stamp = Stamp(self.stamp.owner, self.stamp.history_id, service_name)
+    def claim_service(self, service: str | None) -> Stamp:
+        """Within a transaction: stamp the history with its first writer's service.
+
+        Returns:
+            The stamp, to be kept when the transaction is committed.
+
+        Raises:
+            HistoryRefused: another process has stamped it with another one.
+        """
+        if service is None or self.stamp.service_name is not None:
+            return self.stamp
+        stamp = self._read_stamp()
+        if stamp.service_name is not None:
+            self.stamp = stamp
+            _check(self._settings, stamp, service)
+            return stamp
+        _put_meta(self.connection, "service_name", service)
+        return Stamp(stamp.owner, stamp.history_id, service)
+
+    def keep_stamp(self, stamp: Stamp) -> None:
+        """The transaction that `claim_service` was part of is committed."""
+        if stamp != self.stamp:
+            self.stamp = stamp
+            _stamp_artifacts(self._settings, stamp)
+
+    def _read_stamp(self) -> Stamp:
+        meta = dict(self.connection.execute("SELECT key, value FROM _meta"))
+        return Stamp(meta["owner"], meta["history_id"], meta.get("service_name"))
 
     def _enter_wal(self) -> None:
         # The switch needs the database for itself for a moment and does not wait for it.
-        deadline = time.monotonic() + max(self._busy_timeout, 1.0)
+        deadline = time.monotonic() + self._wait
         while True:
             try:
                 mode = self.connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
@@ -154,14 +187,18 @@ class Database:
                     f"{self.path} cannot use a write-ahead log (journal mode stays {mode!r}):"
                     " put the history on a local file system (OTEL_TASKHISTORY_DIRECTORY)"
                 )
-            return
+            break
+        self.connection.execute("SELECT 1 FROM _meta").fetchone()  # makes the -wal and the -shm
 
     @contextmanager
-    def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+    def transaction(
+        self, *, durable: bool = False, wait: float | None = None
+    ) -> Iterator[sqlite3.Connection]:
         """One write transaction; whatever leaves the block rolls it back.
 
         Args:
             durable: survive power loss (one fsync), not only the death of the process.
+            wait: seconds to wait for the lock at most; None for the busy timeout.
         """
         connection = self.connection
         if connection.in_transaction:  # an interrupt hit between BEGIN and our knowing of it
@@ -170,6 +207,10 @@ class Database:
         if mode != self._synchronous:  # has no effect inside a transaction
             connection.execute(f"PRAGMA synchronous = {mode}")
             self._synchronous = mode
+        wait = self._settings.busy_timeout if wait is None else wait
+        if wait != self._wait:
+            connection.execute(f"PRAGMA busy_timeout = {int(wait * 1000)}")
+            self._wait = wait
         try:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
@@ -180,12 +221,47 @@ class Database:
             raise
 
     def moved(self) -> bool:
-        """Whether the file under the path is no longer the one that was opened."""
-        return _identity(self.path) != self.identity
+        """Whether the files under the path are no longer those that were opened."""
+        return self._look_at_files() != self._files
+
+    def _look_at_files(self) -> tuple[_Identity | None, ...]:
+        """Of the database, its WAL and the WAL's index: without one of them the others are lost."""
+        paths = (self.path, f"{self._real}-wal", f"{self._real}-shm")
+        return tuple(_identity(path) for path in paths)
 
     def close(self) -> None:
         """Close the connection; SQLite then folds the WAL into the database."""
         self.connection.close()
+
+    def leave(self) -> None:
+        """Close the connection to files that are no longer the history."""
+        self.connection.close()
+        there = self._look_at_files()
+        if there[0] == self._files[0]:
+            return
+        # The database is gone, its log is not: SQLite would replay it into whichever database
+        # comes in that place, for instance a backup that was put back.
+        for suffix, opened, now in zip(("-wal", "-shm"), self._files[1:], there[1:], strict=True):
+            if now is not None and now == opened:
+                with suppress(OSError):  # of no consequence where nothing can be opened either
+                    os.unlink(f"{self._real}{suffix}")
+
+    def abandon(self) -> None:
+        """In a forked child: never use the connection, nor close it, not even at the exit.
+
+        Closing could fold the WAL that the parent still writes to, and would wait for ever if
+        another thread of the parent was inside SQLite when it forked.
+        """
+        _inherited.append(self.connection)
+        with suppress(ImportError):  # a Python built without it
+            import ctypes
+
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
+
+
+_inherited: list[sqlite3.Connection] = []
+
+_Identity = tuple[int, int]
 
 
 def check_sqlite() -> None:
@@ -210,22 +286,42 @@ def cannot_use(database: Path, error: Exception) -> TaskHistoryError:
     )
 
 
-def _look(settings: Settings, service: str | None) -> Stamp | None:
-    """Look at what is there, without changing a byte; refuse what is not ours."""
+def look(settings: Settings, service: str | None) -> Stamp | None:
+    """Look at what is there, without changing a byte; refuse what is not ours.
+
+    Returns:
+        The stamp, or None when a new history is to be made.
+
+    Raises:
+        TaskHistoryError: it must not be used, or cannot be.
+    """
     try:
-        if settings.directory.exists() and not settings.directory.is_dir():
-            raise HistoryRefused(
-                f"{settings.directory} is no directory: point OTEL_TASKHISTORY_DIRECTORY (or"
-                " directory=) somewhere else"
-            )
+        for folder in (settings.directory, settings.database.parent, settings.artifacts):
+            _check_folder(folder)
         stamp = None if looks_empty(settings.database) else read_database_stamp(settings.database)
         if stamp is None:
             check_artifacts(settings.artifacts, None, settings.database, settings.owner)
-        else:
-            _check(settings, stamp, service)
+            return None
+        if stamp.service_name is None:
+            # It came later than the rest, so the database may have it in its WAL only.
+            beside = read_artifact_stamp(settings.artifacts)
+            if beside is not None and beside.history_id == stamp.history_id:
+                stamp = beside
+        _check(settings, stamp, service)
         return stamp
     except (OSError, sqlite3.Error, KeyError) as error:
         raise cannot_use(settings.database, error) from error
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse, before anything is made, a place where nothing can be."""
+    try:
+        if not stat.S_ISDIR(folder.stat().st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, "is no directory", str(folder))
+    except FileNotFoundError:
+        return
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "may not be written to", str(folder))
 
 
 def _check(settings: Settings, stamp: Stamp, service: str | None) -> None:
@@ -262,7 +358,14 @@ def _connect(database: Path, busy_timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def _make_folder(folder: Path) -> None:
+def connect_to_read(settings: Settings) -> sqlite3.Connection:
+    """A connection that sees what is committed, beside the one that writes."""
+    return sqlite3.Connection(
+        f"{settings.database.as_uri()}?mode=ro", uri=True, timeout=settings.busy_timeout
+    )
+
+
+def _make_folder(folder: Path, made: list[Path]) -> None:
     """Make a folder that only its user can enter; folders that exist keep their mode."""
     missing: list[Path] = []
     while not folder.exists():
@@ -273,27 +376,68 @@ def _make_folder(folder: Path) -> None:
             path.mkdir(mode=0o700)
         except FileExistsError:  # another process made it; not ours to change then
             continue
+        made.append(path)
         path.chmod(0o700)  # whatever the umask took away
 
 
-def _make_file(database: Path) -> None:
+def _make_file(database: Path, made: list[Path]) -> None:
     """Make the empty file with its final mode: SQLite gives the -wal and -shm the same one."""
+    path = Path(os.path.realpath(database))  # a link may lead to where nothing is yet
     try:
-        handle = os.open(database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
+        if path.stat().st_size == 0:
+            with suppress(PermissionError):  # another user's: the mode is his to choose
+                path.chmod(0o600)
         return
+    except FileNotFoundError:
+        pass
+    # Under another name first: closing a file gives up all locks this process has on it, and by
+    # its final name another thread may have opened and locked it by then.
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
-        if hasattr(os, "fchmod"):
-            os.fchmod(handle, 0o600)
+        temporary.chmod(0o600)
+        _rename_if_new(temporary, path)
+        made.append(path)
+    except FileExistsError:
+        return  # another process or thread was faster
     finally:
-        os.close(handle)
+        temporary.unlink(missing_ok=True)
+
+
+def _rename_if_new(temporary: Path, path: Path) -> None:
+    """Give a file its name unless there is one of that name."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        path.chmod(0o600)
+
+
+def _remove(made: list[Path]) -> None:
+    """Leave no trace of a failed attempt; what somebody else has filled by now stays."""
+    for path in reversed(made):
+        with suppress(OSError):
+            if path.is_dir():
+                path.rmdir()
+            elif path.stat().st_size == 0:
+                path.unlink()
 
 
 def _stamp_artifacts(settings: Settings, stamp: Stamp) -> None:
-    """Say in the artifact folder whose it is, atomically; a stamp that is there stays."""
+    """Say in the artifact folder whose it is, atomically; a stamp that is there stays.
+
+    But a ``service.name`` that became known is added.
+
+    Raises:
+        HistoryRefused: the folder is another history's.
+        OSError: it cannot be written to.
+    """
     target = settings.artifacts / ARTIFACT_STAMP
-    if target.exists():
-        check_artifacts(settings.artifacts, stamp, settings.database, settings.owner)
+    check_artifacts(settings.artifacts, stamp, settings.database, settings.owner)
+    there = read_artifact_stamp(settings.artifacts)
+    if there is not None and (there.service_name or not stamp.service_name):
         return
     text = json.dumps(
         {
@@ -318,9 +462,9 @@ def _stamp_artifacts(settings: Settings, stamp: Stamp) -> None:
         raise
 
 
-def _identity(database: Path) -> tuple[int, int]:
+def _identity(path: str | Path) -> _Identity | None:
     try:
-        found = database.stat()
-    except FileNotFoundError:
-        return (0, 0)
+        found = os.stat(path)
+    except OSError:  # not there, or not to be reached any more
+        return None
     return (found.st_dev, found.st_ino)

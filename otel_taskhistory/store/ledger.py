@@ -2,8 +2,8 @@
 """Spans exactly as they came, one row each, with their long values by reference.
 
 Which version of a span is kept does not depend on the order of deliveries: ended beats open, then
-the later end, then the longer content, then the greater digest. Of a running span the newest
-snapshot counts.
+the later end, then the longer content, then the greater digest. Of a running span the snapshot
+that was taken last counts.
 """
 
 from __future__ import annotations
@@ -14,15 +14,41 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from otel_taskhistory.conventions.facts import SpanFacts
 from otel_taskhistory.spans.encode import Encoded, encode, escape_surrogates
 from otel_taskhistory.spans.record import OriginRecord, SpanRecord
 from otel_taskhistory.store.contents import SHARE_FROM, Contents, compact
-from otel_taskhistory.store.pictures import take_out
+from otel_taskhistory.store.migrations import filled
+from otel_taskhistory.store.pictures import might_hold_pictures
 
 ATTRIBUTES, EVENTS, LINKS = 1, 2, 4
 """Bits of ``_spans.templates``: which of the columns is a template."""
 
 _MAX: Final = 2**63 - 1
+_MAX_COUNT: Final = 2**32 - 1  # as in OTLP; a sum of such does not overflow
+
+_SAID: Final = (
+    *("parent_span_id", "parent_remote", "name", "kind", "start_ns", "status_code"),
+    *("status_message", "trace_state", "flags", "dropped_attributes", "dropped_events"),
+    *("dropped_links", "resource", "scope", "templates", "attributes", "events", "links"),
+)
+"""Columns that say what a version of a span says, but for its end."""
+
+_KNOWN: Final = f"""
+SELECT id, end_ns, size, seen_ns, facts, role, {", ".join(_SAID)} FROM _spans
+WHERE trace = ? AND span_id = ?
+"""
+_FIRST_SAID: Final = 6
+_DROPPED: Final = ("dropped_attributes", "dropped_events", "dropped_links")
+_LONG_FACTS: Final = ("goal", "result", "error", "error_type")
+
+# The same texts whatever the rows are by which they are shared.
+_TEXTS: Final = f"""
+SELECT {filled(":attributes", ":templates & 1")}, {filled(":events", ":templates & 2")},
+    {filled(":links", ":templates & 4")},
+    (SELECT text FROM _contents WHERE id = :resource),
+    (SELECT text FROM _contents WHERE id = :scope)
+"""
 
 _INSERT: Final = """
 INSERT INTO _spans (trace, span_id, parent_span_id, parent_remote, name, kind, start_ns, end_ns,
@@ -56,16 +82,32 @@ class Written:
         trace: the row id of its trace.
         new: it was not known before.
         changed: the ledger now says something that it did not say before.
-        was_open: it was known, and running.
-        dropped_before: attributes, events and links that the row counted as dropped before.
+        known: what the row said before, if there was one and it has changed.
     """
 
     row: int
     trace: int
     new: bool
     changed: bool
-    was_open: bool
-    dropped_before: int = 0
+    known: Known | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a row said before it changed.
+
+    Attributes:
+        role: see `SpanFacts`.
+        facts: likewise, as the ledger keeps them.
+        parent_span_id, start_ns: as in the row.
+        dropped: attributes, events and links that were dropped.
+    """
+
+    role: str
+    facts: str
+    parent_span_id: str | None
+    start_ns: int | str
+    dropped: int
 
 
 class Ledger:
@@ -91,71 +133,91 @@ class Ledger:
     def write(
         self,
         record: SpanRecord,
+        facts: SpanFacts,
         *,
-        role: str,
-        facts: str,
         process: int | None,
         seen_ns: int,
-        marks: set[str],
+        marks: Iterable[str] = (),
     ) -> Written:
         """Write one span, or leave the version that is there when it is the better one."""
         trace = self.trace(record.trace_id)
-        known = self._connection.execute(
-            "SELECT id, end_ns, size, templates, attributes, events, links, status_code, name,"
-            " dropped_attributes + dropped_events + dropped_links"
-            " FROM _spans WHERE trace = ? AND span_id = ?",
-            (trace, record.span_id),
-        ).fetchone()
-        if known and known[1] is not None and record.end_ns is None:
-            return Written(known[0], trace, new=False, changed=False, was_open=False)
-        if known and known[1] is not None and _earlier(_fits(record.end_ns or 0), known[1]):
-            return Written(known[0], trace, new=False, changed=False, was_open=False)
-        row = self._row(record, trace, marks)
-        if known and known[1] == row["end_ns"] and not self._better(record, row, known):
-            return Written(known[0], trace, new=False, changed=False, was_open=known[1] is None)
-        refs = row.pop("refs")
-        row.update(role=role, facts=facts, process=process, seen_ns=seen_ns)
-        if known:
-            self._connection.execute(_UPDATE, {**row, "id": known[0]})
-            span = int(known[0])
+        known = self._connection.execute(_KNOWN, (trace, record.span_id)).fetchone()
+        if known and _is_older(record.end_ns, seen_ns, known[1], known[3]):
+            return Written(known[0], trace, new=False, changed=False)
+        row = self._row(record, trace, set(marks))
+        refs: list[tuple[str, int]] = row.pop("refs")
+        row["facts"] = self._facts(facts, refs)
+        row.update(role=facts.role, process=process, seen_ns=seen_ns)
+        if not known:
+            span = self._connection.execute(_INSERT, row).lastrowid
+            assert span is not None
+            self._refer(span, refs)
+            return Written(span, trace, new=True, changed=True)
+        span = int(known[0])
+        better = self._is_better(row, known)
+        if better:
+            # Contents of the version that goes stay with the span, to be removed with it.
+            replaced = dict(zip(_SAID, known[_FIRST_SAID:], strict=True))
+            refs += [("content", replaced["resource"]), ("content", replaced["scope"])]
+            self._connection.execute(_UPDATE, {**row, "id": span})
         else:
-            span = self._connection.execute(_INSERT, row).lastrowid or 0
+            refs += [("content", row["resource"]), ("content", row["scope"])]
+            self._connection.execute(
+                "UPDATE _spans SET seen_ns = max(seen_ns, ?) WHERE id = ?", (seen_ns, span)
+            )
         self._refer(span, refs)
-        return Written(
-            span,
-            trace,
-            new=not known,
-            changed=True,
-            was_open=bool(known) and known[1] is None,
-            dropped_before=known[9] if known else 0,
+        if not better:
+            return Written(span, trace, new=False, changed=False)
+        before = Known(
+            known[5],
+            known[4],
+            replaced["parent_span_id"],
+            replaced["start_ns"],
+            sum(replaced[column] for column in _DROPPED),
         )
+        return Written(span, trace, new=False, changed=True, known=before)
 
-    def _better(self, record: SpanRecord, row: dict[str, Any], known: tuple[Any, ...]) -> bool:
-        """Whether `record`, which ended when the known one did, is to replace it."""
-        if record.end_ns is None:
-            return True
-        columns = ("templates", "attributes", "events", "links", "status_code", "name")
-        if tuple(row[column] for column in columns) == known[3:9]:
+    def _is_better(self, row: dict[str, Any], known: tuple[Any, ...]) -> bool:
+        """Whether a version that is not older than the known one is to replace it."""
+        said = tuple(row[column] for column in _SAID)
+        if said == known[_FIRST_SAID:] and row["end_ns"] == known[1]:
             return False
+        if row["end_ns"] != known[1] or (row["end_ns"] is None and row["seen_ns"] > known[3]):
+            return True
         if row["size"] != known[2]:
             return bool(row["size"] > known[2])
-        return self._digest_of(record) > self._digest_in(known[0])
+        return self._digest(row) > self._digest(dict(zip(_SAID, known[_FIRST_SAID:], strict=True)))
 
-    @staticmethod
-    def _digest_of(record: SpanRecord) -> bytes:
-        values = (record.attributes, events_value(record), links_value(record))
-        texts = [take_out(encode(value).text)[0] for value in values]
-        return _digest([record.name, record.status_code, *texts])
+    def _digest(self, row: dict[str, Any]) -> bytes:
+        texts = self._connection.execute(_TEXTS, row).fetchone()
+        said = [row[column] for column in _SAID[: _SAID.index("resource")]]
+        hashed = hashlib.blake2b(compact(said).encode(), digest_size=20)
+        for text in texts:
+            hashed.update(b"\0" + text.encode())
+        return hashed.digest()
 
-    def _digest_in(self, span: int) -> bytes:
-        found = self._connection.execute(
-            "SELECT spans.name, spans.status_code, spans.attributes, spans.events, spans.links"
-            " FROM _spans AS own JOIN _traces AS trace ON trace.id = own.trace"
-            " JOIN spans ON spans.trace_id = trace.trace_id AND spans.span_id = own.span_id"
-            " WHERE own.id = ?",
-            (span,),
-        )
-        return _digest(found.fetchone())
+    def _facts(self, facts: SpanFacts, refs: list[tuple[str, int]]) -> str:
+        """What assembly needs of a span when others of its trace come later.
+
+        Text as it is when short, else the number of its content row.
+        """
+        said: dict[str, Any] = {
+            "own": facts.own or None,
+            "status": facts.status,
+            "attempt": facts.attempt if facts.attempt != 1 else None,
+            "step_index": facts.step_index,
+        }
+        for name in ("agent", "conversation_id", "key", "parent_task_id", *_LONG_FACTS):
+            text = getattr(facts, name)
+            if text is None:
+                continue
+            text = escape_surrogates(text)
+            if len(text) >= SHARE_FROM or might_hold_pictures(text):
+                said[name] = self._contents.text(text)
+                refs.append(("content", said[name]))
+            else:
+                said[name] = text
+        return compact({name: value for name, value in said.items() if value is not None})
 
     def _row(self, record: SpanRecord, trace: int, marks: set[str]) -> dict[str, Any]:
         marks = set(marks)
@@ -163,12 +225,12 @@ class Ledger:
         size = 0
         columns: dict[str, str] = {}
         templates = 0
-        for bit, column, value in (
-            (ATTRIBUTES, "attributes", record.attributes),
-            (EVENTS, "events", events_value(record)),
-            (LINKS, "links", links_value(record)),
+        for bit, column, value, named_to in (
+            (ATTRIBUTES, "attributes", record.attributes, 1),
+            (EVENTS, "events", events_value(record), 3),
+            (LINKS, "links", links_value(record), 3),
         ):
-            encoded = encode(value, hole_from=SHARE_FROM)
+            encoded = encode(value, hole_from=SHARE_FROM, named_to=named_to)
             if encoded.reduced:
                 marks.add(column)
             text, used = self._stored(encoded, trace)
@@ -248,8 +310,11 @@ class Ledger:
             )
 
 
-def _digest(texts: Iterable[str]) -> bytes:
-    return hashlib.blake2b("\0".join(texts).encode(), digest_size=20).digest()
+def _is_older(end_ns: int | None, seen_ns: int, known_end: int | str | None, seen: int) -> bool:
+    """Whether a version ended, or while both are open was seen, before the known one."""
+    if known_end is None:
+        return end_ns is None and seen_ns < seen
+    return end_ns is None or end_ns < int(known_end)
 
 
 def events_value(record: SpanRecord) -> list[Mapping[str, Any]]:
@@ -296,9 +361,11 @@ def _fits(ns: int) -> int | str:
     return ns if -_MAX <= ns <= _MAX else str(ns)
 
 
-def _earlier(one: int | str, other: int | str) -> bool:
-    return int(one) < int(other)
+def dropped_of(record: SpanRecord) -> int:
+    """How many attributes, events and links of a span were dropped, as the ledger counts them."""
+    dropped = (record.dropped_attributes, record.dropped_events, record.dropped_links)
+    return sum(_count(number) for number in dropped)
 
 
 def _count(number: int) -> int:
-    return min(max(number, 0), _MAX)
+    return min(max(number, 0), _MAX_COUNT)

@@ -14,7 +14,10 @@ underscore are ours and may change.
   one more kind of element, ``[node, opening, separator, closing]``: a list of messages as a JSON
   string.
 * ``_steps``, ``_model_calls``, ``_tool_calls`` and ``tasks`` are what the spans mean. They can be
-  rebuilt from the ledger.
+  rebuilt from the ledger. A model call with a ``twin_of`` is that call seen by another
+  instrumentation, a ``nested`` one was made by an agent within a tool of its step; the bits of
+  ``filled`` say which of its columns are those of a twin (see `otel_taskhistory.store.twins`).
+* ``_traces.assembled`` is one of `otel_taskhistory.store.rows.TraceState`.
 """
 
 from __future__ import annotations
@@ -133,7 +136,8 @@ CREATE TABLE _spans (
 ) STRICT;
 CREATE INDEX _spans_children ON _spans (trace, parent_span_id);
 CREATE INDEX _spans_task ON _spans (task);
-CREATE INDEX _spans_open ON _spans (process) WHERE end_ns IS NULL;
+CREATE INDEX _spans_roots ON _spans (trace) WHERE role = 'task';
+CREATE INDEX _spans_open ON _spans (process) WHERE process IS NOT NULL;
 CREATE INDEX _spans_resource ON _spans (resource);
 CREATE INDEX _spans_scope ON _spans (scope);
 
@@ -241,6 +245,8 @@ CREATE TABLE _model_calls (
     cost REAL,
     call_ids TEXT,
     twin_of INTEGER REFERENCES _model_calls(id),
+    nested INTEGER NOT NULL DEFAULT 0,
+    filled INTEGER NOT NULL DEFAULT 0,
     told INTEGER NOT NULL DEFAULT 0,
     error TEXT,
     UNIQUE (span, ordinal)
@@ -324,7 +330,7 @@ CREATE INDEX _timeline_span ON _timeline (span);
 """
 
 
-def _filled(text: str, template: str) -> str:
+def filled(text: str, template: str) -> str:
     """SQL for `text` of a ledger column or content row whose `template` flag is set.
 
     The pieces of a template come out of json_each in order, and SQLite keeps the order of a
@@ -465,9 +471,9 @@ CREATE VIEW spans AS
 SELECT trace.trace_id, own.span_id, own.parent_span_id, own.trace_state, own.flags, own.name,
     own.kind, own.start_ns AS start_time_unix_nano, own.end_ns AS end_time_unix_nano,
     own.status_code, own.status_message,
-    {_filled("own.attributes", "own.templates & 1")} AS attributes,
-    {_filled("own.events", "own.templates & 2")} AS events,
-    {_filled("own.links", "own.templates & 4")} AS links,
+    {filled("own.attributes", "own.templates & 1")} AS attributes,
+    {filled("own.events", "own.templates & 2")} AS events,
+    {filled("own.links", "own.templates & 4")} AS links,
     (SELECT text FROM _contents WHERE id = own.resource) AS resource,
     (SELECT text FROM _contents WHERE id = own.scope) AS scope,
     own.dropped_attributes AS dropped_attributes_count,

@@ -13,7 +13,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,12 +21,17 @@ REFERENCE: Final = "artifact:sha256:"
 REFERENCE_LENGTH: Final = len(REFERENCE) + 64
 
 # How base64 of a PNG, JPEG, GIF and RIFF (WebP) begins, where a run can begin; and what must not
-# follow, for there the run is a part of something longer that would not be canonical: the URL-safe
-# alphabet, escaped slashes and signs (in JSON text), lines of base64.
+# follow it, for then it is only a part of something that is not canonical: the URL-safe alphabet,
+# escapes of URLs, escaped slashes and signs in JSON text.
 _RUN: Final = re.compile(
-    r"(?<![A-Za-z0-9+/=_-])(?:iVBORw0KGgo|/9j/|R0lGOD[dl]h?|UklGR)[A-Za-z0-9+/]{16,}+={0,2}+"
-    r"(?![A-Za-z0-9+/=_%-]|\\+(?:/|u00)|(?<!=)(?:\\+[rn]|[\r\n])+[ \t]*[A-Za-z0-9+/]{16})"
+    r"(?<![A-Za-z0-9+/_-])(?:iVBORw0KGgo|/9j/|R0lGOD[dl]h?|UklGR)[A-Za-z0-9+/]{16,}+={0,2}+"
+    r"(?![A-Za-z0-9+/=_%-]|\\+(?:/|u00))"
 )
+_NEXT_LINE: Final = re.compile(r"(?:\\+[rn]|[\r\n])+[ \t]*([A-Za-z0-9+/]+)")
+_LINE: Final = 76
+"""Base64 that is broken into lines has lines of at most this length."""
+_UNLIKE_WORDS: Final = 16
+"""So many characters of the alphabet in a row are more base64 rather than a word after it."""
 _BEGINNINGS: Final = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")
 
 
@@ -52,7 +57,7 @@ def take_out(text: str) -> tuple[str, list[Found]]:
     found: list[Found] = []
     copied = length = 0
     for run in _RUN.finditer(text):
-        data = _decode(run[0])
+        data = None if _is_first_line(text, run) else _decode(run[0])
         if data is None:
             continue
         before = text[copied : run.start()]
@@ -76,6 +81,14 @@ def put_back(text: str, pictures: Iterable[tuple[int, bytes]]) -> str:
     return "".join(pieces)
 
 
+def _is_first_line(text: str, run: re.Match[str]) -> bool:
+    """Whether the base64 goes on in the next line."""
+    if run[0].endswith("="):
+        return False
+    following = _NEXT_LINE.match(text, run.end())
+    return following is not None and (len(run[0]) <= _LINE or len(following[1]) >= _UNLIKE_WORDS)
+
+
 def _decode(run: str) -> bytes | None:
     if len(run) % 4:
         return None
@@ -84,7 +97,3 @@ def _decode(run: str) -> bytes | None:
     except binascii.Error:  # not a picture but text that begins like one: it stays as it is
         return None
     return data if base64.b64encode(data).decode("ascii") == run else None
-
-
-Keep = Callable[[Found], int]
-"""Stores a found picture and returns the row id of its artifact."""

@@ -144,7 +144,7 @@ def step_outcomes(
     """(steps by status, the steps that failed or were interrupted without their content)."""
     counts = connection.execute(
         "SELECT step.status, count(*) FROM _steps AS step JOIN tasks AS task ON task.id = step.task"
-        " WHERE task.task_id = ? GROUP BY step.status ORDER BY count(*) DESC",
+        " WHERE task.task_id = ? GROUP BY step.status ORDER BY count(*) DESC, step.status",
         (task_id,),
     ).fetchall()
     rows = connection.execute(

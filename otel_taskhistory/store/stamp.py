@@ -9,20 +9,22 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import struct
+import stat
+import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from otel_taskhistory.errors import HistoryRefused, SchemaTooNew
-from otel_taskhistory.store.migrations import APPLICATION_ID, SCHEMA_VERSION
+from otel_taskhistory.store.header import immutable, read_header
+from otel_taskhistory.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
 ARTIFACT_STAMP: Final = ".otel-taskhistory.json"
 """Name of the file in the artifact folder that says whose it is."""
 
-_MAGIC: Final = b"SQLite format 3\0"
+_LOOKS: Final = 3
+_PAUSE: Final = 0.02  # seconds between them
 _UNKNOWN_SERVICE: Final = "unknown_service"
 
 
@@ -51,7 +53,7 @@ def looks_empty(database: Path) -> bool:
 
 
 def read_database_stamp(database: Path) -> Stamp | None:
-    """The stamp of an existing database; None when it is ours but was never finished.
+    """The stamp of an existing database; None when it is ours but is not finished.
 
     Raises:
         HistoryRefused: not SQLite, or another application's.
@@ -59,35 +61,57 @@ def read_database_stamp(database: Path) -> Stamp | None:
         sqlite3.DatabaseError: ours by its header, but damaged.
         OSError: it cannot be read.
     """
-    with database.open("rb") as file:
-        header = file.read(100)
-    if not header.startswith(_MAGIC) or len(header) < 100:
+    if not stat.S_ISREG(database.stat().st_mode):
+        raise HistoryRefused(
+            f"{database} is no file. Point OTEL_TASKHISTORY_DIRECTORY (or directory=) somewhere"
+            " else, or move it away"
+        )
+    header = read_header(database)
+    if header is None:
         raise HistoryRefused(
             f"{database} is not a SQLite database; nothing was changed. Point"
             " OTEL_TASKHISTORY_DIRECTORY (or directory=) somewhere else, or move the file away"
         )
-    user_version, application_id = struct.unpack(">I4xI", header[60:72])
-    if application_id not in (APPLICATION_ID, 0):
+    if header.application_id not in (APPLICATION_ID, 0):
         raise _foreign(database)
-    if user_version > SCHEMA_VERSION and application_id == APPLICATION_ID:
+    ours = header.application_id == APPLICATION_ID
+    if ours and header.user_version > SCHEMA_VERSION:
         raise SchemaTooNew(
-            f"{database} has schema version {user_version}, this version of otel-taskhistory"
-            f" writes version {SCHEMA_VERSION}: upgrade otel-taskhistory, or point"
+            f"{database} has schema version {header.user_version}, this version of"
+            f" otel-taskhistory writes version {SCHEMA_VERSION}: upgrade otel-taskhistory, or point"
             " OTEL_TASKHISTORY_DIRECTORY (or directory=) somewhere else"
         )
-    # immutable: SQLite then makes no -wal or -shm beside a database that may not be ours. What
-    # it may miss is in the WAL, and the stamp is in the main file since before there was one.
-    uri = f"file:{quote(str(database))}?mode=ro&immutable=1"
-    with closing(sqlite3.Connection(uri, uri=True)) as connection:
+    for _ in range(_LOOKS):
+        try:
+            return _read_stamp(database, ours=ours)
+        except sqlite3.DatabaseError as error:
+            # Perhaps half of the transaction that makes the history, which is through by now.
+            failure = error
+            time.sleep(_PAUSE)
+    if ours and _is_being_made(database):
+        return None
+    raise failure
+
+
+def _read_stamp(database: Path, *, ours: bool) -> Stamp | None:
+    # What this may miss is in the WAL; the stamp is in the main file since before there was one.
+    with closing(immutable(database)) as connection:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
-        if application_id != APPLICATION_ID:
-            if tables:
-                raise _foreign(database)
-            return None
-        if "_meta" not in tables:
+        if not ours and tables:
+            raise _foreign(database)
+        if not ours or "_meta" not in tables:
             return None
         meta = dict(connection.execute("SELECT key, value FROM _meta"))
     return Stamp(meta["owner"], meta["history_id"], meta.get("service_name"))
+
+
+def _is_being_made(database: Path) -> bool:
+    """Whether somebody is, or was when it died, in the transaction that makes the history.
+
+    Only then is there a rollback journal. Who opens it waits for the transaction, or rolls it
+    back, before it reads the stamp again.
+    """
+    return Path(f"{os.path.realpath(database)}-journal").exists()
 
 
 def read_artifact_stamp(folder: Path) -> Stamp | None:

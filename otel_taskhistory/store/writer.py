@@ -1,44 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writing side of a history: entries in, rows and files out, one transaction a group."""
+"""The writing side of a history: entries in, rows and files out, one transaction a group.
+
+Entries may come from any thread; one thread writes them (see `commit`). Nothing here raises for
+what the store, the disk or a value does, except the constructor.
+"""
 
 from __future__ import annotations
 
 import logging
-import os
-import socket
-import sqlite3
+import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import astuple, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from otel_taskhistory.conventions.facts import SpanFacts
-from otel_taskhistory.images import inspect
+from otel_taskhistory.errors import HistoryRefused, TaskHistoryError
 from otel_taskhistory.settings import Settings
-from otel_taskhistory.spans.encode import encode
 from otel_taskhistory.spans.record import SpanRecord
 from otel_taskhistory.store.artifacts import ArtifactFolder
-from otel_taskhistory.store.commit import GroupCommit, Job, StoreAway
-from otel_taskhistory.store.contents import Contents, compact
-from otel_taskhistory.store.database import Database
-from otel_taskhistory.store.ledger import Ledger
-from otel_taskhistory.store.pictures import Found
-from otel_taskhistory.store.projection import Projection
+from otel_taskhistory.store.commit import GroupCommit, Job, StoreAway, Wait
+from otel_taskhistory.store.database import connect_to_read
+from otel_taskhistory.store.session import Entry, Session, StoredFile, store_file
+from otel_taskhistory.store.stamp import Stamp
+
+__all__ = ["Entry", "Job", "StoredFile", "Wait", "Writer", "report"]
 
 _logger = logging.getLogger("otel_taskhistory")
 
 _LOG_EVERY_SECONDS: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One span to be written, as it is or as it was at a checkpoint."""
-
-    record: SpanRecord
-    facts: SpanFacts
-    seen_ns: int
-    marks: frozenset[str] = frozenset()
+_RETRY_WAIT: Final = 0.1  # for a lock, while nobody waits for us but the retries to come
 
 
 @dataclass(slots=True)
@@ -46,37 +38,28 @@ class Counters:
     """What happened to what was handed over; never reset."""
 
     spans: int = 0
+    """Ended spans that were committed."""
+    checkpoints: int = 0
+    """Starts and checkpoints of running spans that were committed."""
     commits: int = 0
     reduced: int = 0
     """Spans of which only a reduced form could be stored."""
     lost: int = 0
-    """Spans that were given up on."""
+    """Spans and checkpoints that were given up on."""
     away: int = 0
     """How often the store could not be written."""
     last_error: str | None = None
     by_error: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A picture that was stored, with what its header says."""
-
-    sha256: str
-    path: str
-    media_type: str
-    width: int | None
-    height: int | None
-    bytes: int
-    status: str
-
-
 class Writer:
-    """Writes one history from one process; safe to use from any thread.
+    """Writes one history from one process; safe to use from any thread and signal handler.
 
     Args:
         settings: where the history is and how durable it is to be.
         service_name: the explicit ``service.name`` of this process, if it is known already.
         on_error: called with each kind of failure; must not raise, and its errors are logged.
+        clock: ns since 1970.
 
     Raises:
         TaskHistoryError: the history must not or cannot be used.
@@ -92,78 +75,58 @@ class Writer:
     ) -> None:
         self.settings = settings
         self.counters = Counters()
-        self._service_name = service_name
+        self.closed = False
+        self._service = service_name
         self._on_error = on_error
         self._clock = clock
         self._artifacts = ArtifactFolder(settings.artifacts)
-        self._lost_since = 0
         self._logged_at: dict[str, float] = {}
-        self._open()
-
-    def _open(self) -> None:
-        self._database = Database(self.settings, service_name=self._service_name)
-        connection = self._database.connection
-        self._contents = Contents(connection, self._keep_picture)
-        self._ledger = Ledger(connection, self._contents)
-        self._projection = Projection(connection, self._contents, self._clock)
-        self._process: int | None = None
-        self._commit = GroupCommit(self._write, self._went_away, self._gave_up)
-        self._reading = threading.Lock()
-        self.closed = False
-
-    @property
-    def stamp(self) -> Any:
-        """Owner, history id and service of the history."""
-        return self._database.stamp
+        self._gaps: dict[str, dict[str, Any]] = {}
+        """By reason, what the timeline is still to be told."""
+        self._session: Session | None = Session(settings, service_name, clock)
+        self.stamp: Stamp = self._session.stamp
+        """Owner, history id and service of the history, as last seen."""
+        self._commit = GroupCommit(_Work(self))
 
     # --- handing over ---
 
-    def submit(
-        self,
-        entries: list[Entry],
-        *,
-        durable: bool,
-        wait: bool = True,
-        lead: bool = True,
-    ) -> Job:
-        """Hand entries over; see `GroupCommit.submit`. `job.stored` tells after the wait."""
+    def submit(self, entries: list[Entry], *, durable: bool, wait: Wait = Wait.DONE) -> Job:
+        """Hand entries over and wait as told; `job.stored` says what came of it."""
         size = sum(_size(entry.record) for entry in entries)
         job = Job(list(entries), durable=durable, size=size)
-        self._commit.submit(job, wait=wait, lead=lead)
+        self._commit.submit(job, wait)
         return job
 
-    def claim_service(self, service_name: str) -> None:
-        """Stamp the history with this process's service, if it has none yet.
+    def claim_service(self, name: str) -> None:
+        """Stamp the history with this process's service, with the next entries, if it has none.
 
-        Raises:
-            StoreAway: not now.
+        When another process was faster, `stamp` says so after that, and those entries are lost.
         """
-        self._service_name = service_name
-        self._commit.alone(lambda: self._database.claim_service(service_name))
+        self._service = name
 
     def flush(self, seconds: float) -> bool:
-        """Whether everything that was handed over is committed, within about `seconds`."""
+        """Whether everything that was handed over is committed, within `seconds`."""
         return self._commit.flush(seconds)
 
     def close(self, seconds: float = 5.0) -> None:
-        """Commit what waits and close; later calls do nothing."""
+        """Commit what waits, within about `seconds`, and close; later calls do nothing."""
         if self.closed:
             return
-        if not self.flush(seconds):
-            entries, _ = self._commit.waiting
-            self._gave_up(entries)
         self.closed = True
-        self._commit.close()
-        self._database.close()
+        deadline = time.monotonic() + seconds
+        self._commit.flush(seconds)
+        self._commit.close(deadline - time.monotonic())
 
     def abandon(self) -> None:
-        """In a forked child: the connection, locks and queue are the parent's; begin anew.
+        """In a forked child: queue, locks and connection are the parent's.
 
-        The inherited connection is neither used nor closed: closing it would release the
-        parent's locks on the file.
+        The child opens the history when it first records.
         """
-        _inherited.append(self._database)
-        self._open()
+        if self._session is not None:
+            self._session.abandon()
+            self._session = None
+        self._gaps = {}
+        self._commit = GroupCommit(_Work(self))
 
     def store_picture(self, data: bytes) -> StoredFile:
         """Write a picture as a file and fsync it; its row comes with the span that shows it.
@@ -171,11 +134,7 @@ class Writer:
         Raises:
             OSError: it cannot be written.
         """
-        info = inspect(data)
-        put = self._artifacts.put(data, info.extension)
-        return StoredFile(
-            put.sha256, put.path, info.media_type, info.width, info.height, put.size, info.status
-        )
+        return store_file(self._artifacts, data)
 
     @property
     def waiting(self) -> tuple[int, int]:
@@ -185,150 +144,136 @@ class Writer:
     def task_by(
         self, *, task_id: str | None, key: str | None
     ) -> tuple[str, str, str, int, int] | None:
-        """(trace id, first root's span id, status, attempts, last step index) of a task."""
+        """(trace id, first root's span id, status, attempts, last step index) of a task.
+
+        Raises:
+            sqlite3.Error: the history cannot be read.
+        """
+        self._commit.flush(self.settings.busy_timeout)  # what this process has just recorded
         column, value = ("task_id", task_id) if task_id is not None else ("key", key)
-        row = self._database.connection.execute(
-            "SELECT task.trace_id, coalesce((SELECT span_id FROM _spans WHERE trace = task.trace"
-            "  AND role = 'task' ORDER BY start_ns LIMIT 1), ''), task.status, task.attempt,"
-            " coalesce((SELECT max(step_index) FROM _steps WHERE task = task.id), 0)"
-            f" FROM tasks AS task WHERE task.{column} = ? ORDER BY task.id DESC LIMIT 1",
-            (value,),
-        ).fetchone()
+        # A connection of its own: on the writer's one would see rows before they are committed.
+        with closing(connect_to_read(self.settings)) as connection:
+            row = connection.execute(
+                "SELECT task.trace_id, coalesce((SELECT span_id FROM _spans"
+                "  WHERE trace = task.trace AND role = 'task' ORDER BY start_ns LIMIT 1), ''),"
+                " task.status, task.attempt,"
+                " coalesce((SELECT max(step_index) FROM _steps WHERE task = task.id), 0)"
+                f" FROM tasks AS task WHERE task.{column} = ? ORDER BY task.id DESC LIMIT 1",
+                (value,),
+            ).fetchone()
         return tuple(row) if row else None
 
     # --- writing; only ever one thread is in here ---
 
-    def _write(self, entries: list[Entry], durable: bool) -> None:
+    def _write(self, entries: list[Entry], durable: bool, patient: bool) -> bool:
         durable = durable and self.settings.durability == "full"
+        wait = self.settings.busy_timeout
+        wait = wait if patient else min(wait, _RETRY_WAIT)
+        session = self._opened(wait)
         try:
-            self._write_all(entries, durable)
-        except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
-            # Rows that we remembered may be gone (retention, in another process): look afresh.
-            self._write_each(entries, durable)
-        except sqlite3.Error as error:
-            raise StoreAway(_words(error)) from error
-        except OSError as error:
-            raise StoreAway(_words(error)) from error
-        except Exception as error:
-            self._report(error)
-            self._write_each(entries, durable)
-        self.counters.commits += 1
-        self.counters.spans += len(entries)
-
-    def _write_all(self, entries: list[Entry], durable: bool) -> None:
-        try:
-            with self._database.transaction(durable=durable):
-                for entry in entries:
-                    self._apply(entry)
-                self._finish()
-        except BaseException:
-            self._forget()
-            raise
-
-    def _write_each(self, entries: list[Entry], durable: bool) -> None:
-        """As `_write_all`, but an entry that cannot be written costs no other: it is reduced."""
-        try:
-            with self._database.transaction(durable=durable) as connection:
-                for entry in entries:
-                    self._apply_or_reduce(connection, entry)
-                self._finish()
-        except sqlite3.Error as error:
-            self._forget()
-            raise StoreAway(_words(error)) from error
-        except BaseException:
-            self._forget()
-            raise
-
-    def _apply_or_reduce(self, connection: sqlite3.Connection, entry: Entry) -> None:
-        for attempt in (entry, entry, _reduced(entry)):
-            connection.execute("SAVEPOINT entry")
-            try:
-                self._apply(attempt)
-                connection.execute("RELEASE entry")
-                return
-            except sqlite3.OperationalError:
-                raise
-            except Exception as error:
-                connection.execute("ROLLBACK TO entry")
-                connection.execute("RELEASE entry")
-                self._forget()
-                self._report(error)
-            if attempt is not entry:
-                self.counters.lost += 1
-                self._lost_since += 1
-            self.counters.reduced += attempt is not entry
-
-    def _apply(self, entry: Entry) -> None:
-        facts = entry.facts
-        written = self._ledger.write(
-            entry.record,
-            role=facts.role,
-            facts=_facts_text(facts),
-            process=self._process_row() if entry.record.end_ns is None else None,
-            seen_ns=entry.seen_ns,
-            marks=set(entry.marks),
-        )
-        self._projection.apply(entry.record, facts, written)
-
-    def _finish(self) -> None:
-        self._projection.finish()
-        if self._lost_since:
-            self._database.connection.execute(
-                "INSERT INTO _timeline (at_ns, event, detail) VALUES (?, 'loss', ?)",
-                (self._clock(), compact({"spans": self._lost_since})),
+            outcome = session.write(
+                entries,
+                durable=durable,
+                wait=wait,
+                gaps=list(self._gaps.values()),
+                service=self._service,
             )
-            self._lost_since = 0
+        except HistoryRefused as error:
+            # Another process has given the history to another service in the meantime.
+            self._service = None
+            self.stamp = session.stamp
+            self.counters.lost += len(entries)
+            self._trouble(error, "spans of another service were refused")
+            return False
+        self.stamp = session.stamp
+        self._gaps.clear()
+        self.counters.commits += 1
+        ended = sum(entry.ended for entry in entries)
+        self.counters.spans += ended
+        self.counters.checkpoints += len(entries) - ended
+        for trouble in outcome.reduced:
+            self.counters.reduced += 1
+            self._trouble(trouble, "a span could not be stored whole")
+        if outcome.lost:
+            self.counters.lost += outcome.lost
+            self._trouble(StoreAway(f"{outcome.lost} spans were lost"), "spans were not storable")
+        return True
 
-    def _forget(self) -> None:
-        self._contents.forget()
-        self._projection.forget()
-        self._process = None
+    def _opened(self, wait: float) -> Session:
+        """The session; opened anew when there is none or its files are not the history any more.
 
-    def _process_row(self) -> int:
-        if self._process is None:
-            now = self._clock()
-            self._process = self._database.connection.execute(
-                "INSERT INTO _processes (pid, host, service, started_ns, seen_ns)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (os.getpid(), socket.gethostname(), self._service_name, now, now),
-            ).lastrowid
-        assert self._process is not None
-        return self._process
+        Raises:
+            StoreAway: it cannot be opened now.
+        """
+        session = self._session
+        if session is not None and session.moved:
+            self._session = None
+            session.leave()
+            session = None
+            self._gap("the database was deleted or replaced")
+            self._trouble(
+                StoreAway(f"{self.settings.database} was deleted or replaced"),
+                "what was recorded before is not in the history any more",
+            )
+        if session is None:
+            try:
+                session = Session(self.settings, self._service, self._clock, wait)
+            except TaskHistoryError as error:
+                raise StoreAway(str(error)) from error
+            self._session = session
+            self.stamp = session.stamp
+        return session
 
-    def _keep_picture(self, picture: Found) -> int:
-        connection = self._database.connection
-        row = connection.execute(
-            "SELECT id FROM _artifacts WHERE sha256 = ?", (picture.sha256,)
-        ).fetchone()
-        if row:
-            return int(row[0])
-        stored = self.store_picture(picture.data)
-        row = connection.execute(
-            "INSERT INTO _artifacts (sha256, path, media_type, width, height, bytes, status)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
-            astuple(stored),
-        ).fetchone()
-        return int(row[0])
+    def _gave_up(self, entries: list[Entry]) -> None:
+        """Entries are lost; the timeline is told with the next ones that are stored."""
+        ended = sum(entry.ended for entry in entries)
+        self.counters.lost += len(entries)
+        self._gap("the history could not be written in time", ended, len(entries) - ended)
+        self._trouble(
+            StoreAway(f"{ended} spans and {len(entries) - ended} checkpoints were lost"),
+            "the history could not be written in time",
+        )
+
+    def _gap(self, reason: str, spans: int = 0, checkpoints: int = 0) -> None:
+        known = self._gaps.setdefault(reason, {"reason": reason, "spans": 0, "checkpoints": 0})
+        known["spans"] += spans
+        known["checkpoints"] += checkpoints
+
+    def _shut(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
 
     # --- failures ---
 
-    def _went_away(self, reason: Exception) -> None:
-        self.counters.away += 1
-        self._report(reason, "the history cannot be written now; steps wait in memory")
-
-    def _gave_up(self, entries: int) -> None:
-        if entries:
-            self.counters.lost += entries
-            self._lost_since += entries
-            self._report(
-                StoreAway(f"{entries} spans were lost"), "the history could not be written in time"
-            )
-
-    def _report(self, error: BaseException, what: str = "a span could not be stored whole") -> None:
+    def _trouble(self, error: BaseException, what: str) -> None:
         kind = type(error).__name__
-        self.counters.last_error = f"{kind}: {error}" if isinstance(error, StoreAway) else kind
+        self.counters.last_error = f"{kind}: {error}" if _is_ours(error) else kind
         self.counters.by_error[kind] = self.counters.by_error.get(kind, 0) + 1
         report(what, error, self._on_error, self._logged_at)
+
+
+class _Work:
+    """What `GroupCommit` calls, in the writing thread."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def write(self, entries: list[Any], durable: bool, patient: bool) -> bool:
+        return self._writer._write(entries, durable, patient)
+
+    def went_away(self, reason: Exception) -> None:
+        self._writer.counters.away += 1
+        self._writer._trouble(reason, "the history cannot be written now; steps wait in memory")
+
+    def gave_up(self, entries: list[Any]) -> None:
+        self._writer._gave_up(entries)
+
+    def close(self) -> None:
+        self._writer._shut()
+
+
+_telling = threading.local()
 
 
 def report(
@@ -337,65 +282,50 @@ def report(
     on_error: Callable[[BaseException], None] | None,
     logged_at: dict[str, float],
 ) -> None:
-    """Tell `on_error`, and the log at most once a minute per kind; never with content."""
-    kind = f"{what}: {type(error).__name__}"
-    now = time.monotonic()
-    if now - logged_at.get(kind, -_LOG_EVERY_SECONDS) >= _LOG_EVERY_SECONDS:
-        logged_at[kind] = now
-        # The text of a foreign exception may quote what was being stored: only ours is shown.
-        shown = error if isinstance(error, StoreAway) else type(error).__name__
-        _logger.warning("otel-taskhistory: %s (%s)", what, shown)
-    if on_error is not None:
-        try:
-            on_error(error)
-        except Exception:
-            _logger.exception("otel-taskhistory: the on_error callback itself failed")
+    """Tell `on_error`, and the log at most once a minute per kind; never with content.
+
+    What a log handler or `on_error` does may itself fail to be recorded: that is not told again.
+    """
+    if getattr(_telling, "now", False):
+        return
+    _telling.now = True
+    try:
+        kind = f"{what}: {type(error).__name__}"
+        now = time.monotonic()
+        if now - logged_at.get(kind, -_LOG_EVERY_SECONDS) >= _LOG_EVERY_SECONDS:
+            logged_at[kind] = now
+            # The text of a foreign exception may quote what was being stored: only ours is shown.
+            shown = error if _is_ours(error) else type(error).__name__
+            _logger.warning("otel-taskhistory: %s (%s)", what, shown)
+        if on_error is not None:
+            try:
+                on_error(error)
+            except Exception:
+                _logger.exception("otel-taskhistory: the on_error callback itself failed")
+    finally:
+        _telling.now = False
 
 
-_inherited: list[Database] = []
-"""Connections of a parent process, kept from being closed in this one."""
-
-
-def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+def _is_ours(error: BaseException) -> bool:
+    return isinstance(error, StoreAway | TaskHistoryError)
 
 
 def _size(record: SpanRecord) -> int:
-    """About how many bytes a record holds: its strings, one level deep, plus its rows."""
-    size = 1024
-    for attributes in (record.attributes, *(event.attributes for event in record.events)):
-        for value in attributes.values():
-            size += len(value) if isinstance(value, str | bytes) else 64
+    """About how many bytes a record holds."""
+    size = 1024 + _size_of(record.attributes)
+    for event in record.events:
+        size += 256 + _size_of(event.attributes)
+    for link in record.links:
+        size += 256 + _size_of(link.attributes)
     return size
 
 
-def _reduced(entry: Entry) -> Entry:
-    """What can surely be stored of an entry: identity, structure and times."""
-    record = replace(entry.record, attributes={}, events=(), links=(), status_message=None)
-    facts = SpanFacts(
-        role=entry.facts.role if entry.facts.role != "tool" else "other",
-        own=entry.facts.own and entry.facts.role != "tool",
-        status=entry.facts.status,
-        attempt=entry.facts.attempt,
-        step_index=entry.facts.step_index,
-    )
-    return Entry(record, facts, entry.seen_ns, entry.marks | {"reduced"})
-
-
-def _facts_text(facts: SpanFacts) -> str:
-    """What assembly needs of the span when others of its trace come later."""
-    said = {
-        "own": facts.own or None,
-        "status": facts.status,
-        "error": facts.error,
-        "error_type": facts.error_type,
-        "agent": facts.agent,
-        "conversation_id": facts.conversation_id,
-        "goal": facts.goal,
-        "result": facts.result,
-        "attempt": facts.attempt if facts.attempt != 1 else None,
-        "key": facts.key,
-        "parent_task_id": facts.parent_task_id,
-        "step_index": facts.step_index,
-    }
-    return encode({key: value for key, value in said.items() if value is not None}).text
+def _size_of(value: Any, levels: int = 4) -> int:
+    # Exact for strings, whatever characters they hold, and as fast as len().
+    if isinstance(value, str | bytes):
+        return sys.getsizeof(value)
+    if levels and isinstance(value, Mapping):
+        return sum(64 + _size_of(item, levels - 1) for item in value.values())
+    if levels and isinstance(value, list | tuple):
+        return sum(_size_of(item, levels - 1) for item in value)
+    return 64
