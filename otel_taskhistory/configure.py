@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
+import types
 import weakref
 from collections.abc import Sequence
 from typing import Any, Final
@@ -127,9 +129,7 @@ def new_provider(*, shutdown_on_exit: bool = True) -> TracerProvider:
         max_span_attribute_length=SpanLimits.UNSET,
         max_attribute_length=SpanLimits.UNSET,
     )
-    return TracerProvider(
-        sampler=ALWAYS_ON, span_limits=limits, shutdown_on_exit=shutdown_on_exit
-    )
+    return TracerProvider(sampler=ALWAYS_ON, span_limits=limits, shutdown_on_exit=shutdown_on_exit)
 
 
 def _service(provider: TracerProvider) -> str | None:
@@ -260,3 +260,12 @@ def _renew_lock() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
+
+
+class _Module(types.ModuleType):
+    """Importing this module makes it an attribute of the package, in place of the function."""
+
+    __call__ = staticmethod(configure)
+
+
+sys.modules[__name__].__class__ = _Module

@@ -17,6 +17,7 @@ from otel_taskhistory.errors import SettingsError
 from otel_taskhistory.settings import Settings
 from otel_taskhistory.store import details, reader
 from otel_taskhistory.store.artifacts import ArtifactFolder
+from otel_taskhistory.store.backup import BackupReport, backup
 from otel_taskhistory.store.changes import prompt_changes
 from otel_taskhistory.store.ids import find_task, short_ids
 from otel_taskhistory.store.reading import Identity, Reading
@@ -225,6 +226,18 @@ class TaskHistory:
     def stats(self) -> Stats:
         """What the history holds."""
         return self._reading.read(reader.stats)
+
+    def backup(self, directory: str | os.PathLike[str]) -> BackupReport:
+        """Copy the history, in use or not, to a new folder, and verify the copy.
+
+        Args:
+            directory: what does not exist yet, or is an empty folder; a history afterwards.
+
+        Raises:
+            TaskHistoryError: the history is damaged, or the target cannot be used.
+            OSError: the target cannot be written. Nothing is left there in either case.
+        """
+        return backup(self.settings, Path(directory))
 
     def close(self) -> None:
         """Give back the file handles; a later call opens them again."""

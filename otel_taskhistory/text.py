@@ -89,7 +89,8 @@ def clip(text: str, columns: int) -> str:
     """`text` cut to so many columns, ending with an ellipsis when something is left out."""
     if width(text) <= columns:
         return text
-    return _head(text, columns - 1).rstrip() + ELLIPSIS if columns > 1 else ELLIPSIS
+    head = _head(text, columns - 1).rstrip()
+    return head + ELLIPSIS if width(head) < columns else ELLIPSIS
 
 
 def pad(text: str, columns: int, *, right: bool = False) -> str:

@@ -19,6 +19,8 @@ from types import TracebackType
 from typing import Any, Self
 
 PROGRAMS = Path(__file__).parent / "programs"
+SOUND_PNG = (PROGRAMS.parent / "data" / "pictures" / "png_ok.png").read_bytes()
+"""A sound PNG."""
 PATIENCE = 120.0
 """Seconds after which a program is taken to hang; nothing is measured by it."""
 

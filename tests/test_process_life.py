@@ -12,6 +12,7 @@ from tests.processes import Program, check, one, rows, run
 
 
 def goals(directory: Path, status: str = "succeeded") -> list[str]:
+    """Of the tasks with this status, sorted."""
     found = rows(directory, "SELECT goal FROM tasks WHERE status = ? ORDER BY goal", status)
     return [goal for (goal,) in found]
 

@@ -25,9 +25,7 @@ from otel_taskhistory.exporter import TaskHistoryExporter
 from otel_taskhistory.processor import TaskHistoryProcessor
 from otel_taskhistory.recording.tracer import TaskTracer
 from otel_taskhistory.testing import Recorded
-from tests.processes import PROGRAMS, check, one, rows
-
-PICTURE = (PROGRAMS.parent / "data" / "pictures" / "png_ok.png").read_bytes()
+from tests.processes import PROGRAMS, SOUND_PNG, check, one, rows
 
 
 def work(tasks: TaskTracer, goal: str = "a goal") -> str:
@@ -37,7 +35,7 @@ def work(tasks: TaskTracer, goal: str = "a goal") -> str:
         step.decision("good day", usage={"input_tokens": 3, "output_tokens": 2})
         with step.tool_call("look", {"at": 1}, call_id="c1") as call:
             call.result("seen")
-        step.screenshot(PICTURE, caption="the page")
+        step.screenshot(SOUND_PNG, caption="the page")
         step.result("done")
     return task.id
 
@@ -100,7 +98,7 @@ def test_a_step_is_visible_while_it_runs_and_finished_when_it_is_left(
             assert rows(directory, "SELECT status, result FROM tool_calls") == [
                 ("succeeded", "hard")
             ]
-            step.screenshot(PICTURE)
+            step.screenshot(SOUND_PNG)
             assert one(directory, "SELECT screenshot FROM steps") is not None
             assert one(directory, "SELECT status FROM steps") == "running"
         assert rows(directory, "SELECT status, decision FROM steps") == [("succeeded", "a table")]
@@ -297,7 +295,7 @@ def test_an_unstorable_picture_in_a_prompt_costs_only_itself(
     def refuse(folder: ArtifactFolder, data: bytes, extension: str) -> None:
         raise PermissionError(13, "no entry")
 
-    url = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
+    url = f"data:image/png;base64,{base64.b64encode(SOUND_PNG).decode()}"
     prompt = [
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]},
     ]
@@ -307,9 +305,9 @@ def test_an_unstorable_picture_in_a_prompt_costs_only_itself(
             with task.step("first") as step:
                 step.prompt(prompt)
                 step.decision("I cannot see it")
-                assert step.screenshot(PICTURE).status == "not_stored"
+                assert step.screenshot(SOUND_PNG).status == "not_stored"
         with task.step("second") as step:
-            assert step.screenshot(PICTURE).status == "ok"
+            assert step.screenshot(SOUND_PNG).status == "ok"
             step.decision("I can")
     assert rows(taskhistory.directory, "SELECT name, status, decision FROM steps") == [
         ("first", "succeeded", "I cannot see it"),

@@ -12,9 +12,7 @@ import pytest
 
 from otel_taskhistory.history import TaskHistory
 from otel_taskhistory.testing import Recorded
-from tests.processes import PROGRAMS, Program, check, listing, run, run_badly
-
-PICTURE = (PROGRAMS.parent / "data" / "pictures" / "png_ok.png").read_bytes()
+from tests.processes import SOUND_PNG, Program, check, listing, run, run_badly
 
 
 def seen_by_another_process(directory: Path) -> dict[str, list[dict[str, Any]]]:
@@ -52,10 +50,10 @@ def test_a_step_completes_during_goal_execution(tmp_path: Path) -> None:
         assert json.loads(step["tool_result"]) == ["a1", "b1"]
         assert step["result"] == "folder 1 has 2 files"
         assert step["ended_at"] is not None
-        assert (directory / "artifacts" / step["screenshot"]).read_bytes() == PICTURE
+        assert (directory / "artifacts" / step["screenshot"]).read_bytes() == SOUND_PNG
         (shot,) = seen["screenshots"]
         assert (shot["status"], shot["caption"]) == ("ok", "folder 1")
-        assert shot["sha256"] == hashlib.sha256(PICTURE).hexdigest()
+        assert shot["sha256"] == hashlib.sha256(SOUND_PNG).hexdigest()
 
 
 def _next(agent: Program) -> str:

@@ -15,7 +15,9 @@ from typing import Any, NoReturn
 import click
 
 from otel_taskhistory._version import __version__
+from otel_taskhistory.cli.backup import backup
 from otel_taskhistory.cli.demo import demo_command
+from otel_taskhistory.cli.doctor import doctor
 from otel_taskhistory.cli.show import show_command
 from otel_taskhistory.cli.stats import path_command, stats_command
 from otel_taskhistory.cli.tasks import tasks_command
@@ -100,7 +102,15 @@ def cli() -> None:
     """The history of a Host Agent's tasks, step by step."""
 
 
-for command in (tasks_command, show_command, stats_command, path_command, demo_command):
+for command in (
+    tasks_command,
+    show_command,
+    stats_command,
+    path_command,
+    backup,
+    doctor,
+    demo_command,
+):
     cli.add_command(command)
 
 

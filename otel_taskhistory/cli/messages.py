@@ -8,14 +8,14 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from otel_taskhistory.recording import keys
+
 Kind = Literal["text", "reasoning", "call", "result", "picture", "other"]
 
 _REFERENCE: Final = re.compile(
     r"(?:data:(?P<type>[\w.+/-]+);base64,)?artifact:sha256:(?P<sha256>[0-9a-f]{64})"
 )
 _SHOWN_DIGITS: Final = 12
-_OURS: Final = "taskhistory."
-"""How keys begin that the recorder added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ def _message(value: dict[str, Any]) -> Message:
         del rest["tool_call_id"]
     if isinstance(rest.get("tool_calls"), int):
         del rest["tool_calls"]
-    noted = {key: rest.pop(key) for key in list(rest) if key.startswith(_OURS)}
-    noted.pop(f"{_OURS}format", None)
+    noted = {key: rest.pop(key) for key in list(rest) if key.startswith(keys.PREFIX)}
+    noted.pop(keys.FORMAT, None)
     role = value.get("role")
     return Message(
         role if isinstance(role, str) else "",

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+PREFIX: Final = "taskhistory."
+"""How every key that we add begins."""
+
 # --- in messages and parts --------------------------------------------------------------------
 
 FORMAT: Final = "taskhistory.format"

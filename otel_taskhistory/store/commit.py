@@ -111,7 +111,10 @@ class Job:
         size: about how many bytes the entries hold.
     """
 
-    __slots__ = ("_callbacks", "_woken", "done", "durable", "entries", "shelved", "size", "stored")
+    __slots__ = (
+        *("_callbacks", "_woken", "done", "durable", "entries", "gone", "shelved", "size"),
+        "stored",
+    )
 
     def __init__(self, entries: list[Any], *, durable: bool, size: int) -> None:
         self.entries = entries
@@ -123,12 +126,14 @@ class Job:
         """It is committed."""
         self.shelved = False
         """Its size is counted among what waits."""
+        self.gone = False
+        """It is out of the queue for good, and must not be counted any more."""
         self._woken = _Flag()
         self._callbacks: list[Callable[[], None]] = []
 
     def finish(self, *, stored: bool) -> None:
         """Decide its fate and wake who waits; a job of the backlog gets there a second time."""
-        self.stored = stored
+        self.stored = self.stored or stored
         self.done = True
         self._woken.set()
         for callback in self._callbacks:
@@ -154,11 +159,13 @@ class GroupCommit:
         self._in_hand: list[Job] = []
         self._bell = _Flag()
         self._thread: threading.Thread | None = None
+        """The one that writes, set by itself."""
+        self._started: threading.Thread | None = None
         self._serving = threading.Lock()
         self._writers: set[int] = set()  # threads that write or are about to
         self._idle = True
         self._away = False
-        self._pausing = False
+        self._pausing = 0  # the thread that is about to fork
         self._closing = False
         self._closed = False
         # Taken twice only by a signal handler, and then a size may be miscounted, no more.
@@ -222,7 +229,7 @@ class GroupCommit:
         thread = self._thread
         if thread is not None and thread.is_alive():
             self._bell.set()
-            if not self._is_writer():
+            if thread is not threading.current_thread():
                 thread.join(max(seconds, 0.1))
         elif self._serving.acquire(timeout=max(seconds, 0.1)):
             try:
@@ -233,7 +240,10 @@ class GroupCommit:
     # --- who waits ---
 
     def _await(self, job: Job) -> None:
-        while not (job.done or self._closed or self._is_writer() or sys.is_finalizing()):
+        me = threading.get_ident()
+        while not (job.done or self._closed or me in self._writers or sys.is_finalizing()):
+            if self._pausing == me:
+                return  # something else that is done before a fork records
             job.sleep(_LOOK_SECONDS)
             if not job.done:
                 self._ring()
@@ -250,8 +260,10 @@ class GroupCommit:
 
     def _run(self) -> None:
         """See to it that somebody writes."""
-        thread = self._thread
-        if thread is not None and thread.is_alive():
+        if sys.is_finalizing():
+            self._write_last()
+            return
+        if self._pausing or _is_alive(self._thread) or _is_alive(self._started):
             return
         thread = threading.Thread(target=self._serve, name="otel-taskhistory", daemon=True)
         try:
@@ -260,12 +272,21 @@ class GroupCommit:
             # The interpreter shuts down, or there are too many threads.
             self._write_here()
         else:
-            self._thread = thread
+            self._started = thread
 
     def _write_here(self) -> None:
         if self._is_writer():
             return  # in a signal handler of a thread that is at it
         self._as_writer(self._write_all)
+
+    def _write_last(self) -> None:
+        """Write in the last thread that runs, while the interpreter takes itself apart.
+
+        Unless the writing thread was stopped in the middle of a commit, for ever.
+        """
+        if self._idle and not self._is_writer():
+            self._writers.add(threading.get_ident())
+            self._write_all()
 
     def _serve(self) -> None:
         self._as_writer(self._write_until_told)
@@ -280,30 +301,27 @@ class GroupCommit:
                 try:
                     work()
                 finally:
+                    self._thread = None
                     self._serving.release()
         finally:
             self._writers.discard(me)
 
     def _write_until_told(self) -> None:
+        self._thread = threading.current_thread()
         while not self._closed:
-            self._thread = threading.current_thread()
             self._idle = False
             self._write_all()
             self._idle = True
+            if self._pausing:
+                return
             if self._closing:
                 self._close()
-            elif self._pausing:
-                self._thread = None
-                # Who appended before that line relies on us, who appends after it starts a
-                # thread of its own.
-                if self._away or not self._queue:
-                    return
             else:
                 self._bell.wait(_RETRY_SECONDS if self._away else -1)
 
     def _write_all(self) -> None:
         """Write what is in the queue, until it is empty or the store is away."""
-        while not self._closed:
+        while not (self._closed or self._pausing):
             self._tell_losses()
             jobs = self._take()
             if not jobs and (self._away or not self._has_lost):
@@ -318,7 +336,7 @@ class GroupCommit:
                 self._away = False
             self._in_hand = []
             for job in jobs:
-                self._count(job, -1)
+                self._leaves(job)
                 job.finish(stored=stored)
 
     def _write(self, jobs: list[Job]) -> bool:
@@ -348,7 +366,9 @@ class GroupCommit:
             return
         self._closed = True
         while self._queue:
-            self._given_up.append(self._queue.popleft())
+            job = self._queue.popleft()
+            self._leaves(job)
+            self._given_up.append(job)
         self._tell_losses()
         try:
             self._work.close()
@@ -373,22 +393,26 @@ class GroupCommit:
 
     def _let_go(self, job: Job) -> None:
         """Nobody waits for this job any more; it waits in the queue, within the bound."""
-        self._count(job, +1)
+        with self._counting:
+            if not (job.shelved or job.gone):  # the thread may have been faster than its submitter
+                job.shelved = True
+                self._waiting_bytes += job.size
         while self._waiting_bytes > BACKLOG_BYTES and len(self._queue) > 1:
             try:
                 oldest = self._queue.popleft()
             except IndexError:  # the thread took them
                 break
-            self._count(oldest, -1)
+            self._leaves(oldest)
             self._given_up.append(oldest)
         job.finish(stored=False)
 
-    def _count(self, job: Job, sign: int) -> None:
+    def _leaves(self, job: Job) -> None:
+        """The job is out of the queue for good."""
         with self._counting:
-            if job.shelved == (sign > 0):
-                return
-            job.shelved = sign > 0
-            self._waiting_bytes += sign * job.size
+            job.gone = True
+            if job.shelved:
+                job.shelved = False
+                self._waiting_bytes -= job.size
 
     def _tell_losses(self) -> None:
         entries = []
@@ -415,18 +439,23 @@ class GroupCommit:
         A child of a process with another thread in there may find locks of SQLite's that nobody
         will ever release. Waits a second at most.
         """
+        if self._is_writer():
+            return  # a log handler or callback of ours forks
+        self._pausing = threading.get_ident()
         thread = self._thread
-        if thread is None or not thread.is_alive() or self._is_writer():
-            return
-        self._pausing = True
-        self._bell.set()
-        thread.join(_FORK_SECONDS)
+        if thread is not None:
+            self._bell.set()
+            thread.join(_FORK_SECONDS)
 
     def resume(self) -> None:
         """Go on, in the process that forked."""
-        self._pausing = False
-        if self._queue:
+        self._pausing = 0
+        if self._queue:  # nobody started a thread meanwhile
             self._ring()
+
+
+def _is_alive(thread: threading.Thread | None) -> bool:
+    return thread is not None and thread.is_alive()
 
 
 _all: weakref.WeakSet[GroupCommit] = weakref.WeakSet()

@@ -18,7 +18,7 @@ from otel_taskhistory.store.stamp import ARTIFACT_STAMP, Stamp, check_owner, rea
 
 _OF_OUR_SCHEMA: Final = b"CREATE TABLE _meta ("
 _SCHEMA_LIES_WITHIN: Final = 2**20
-"""Bytes from the beginning of the file; it is made first, and its pages are never moved far."""
+"""Bytes from the beginning of the file; it is made first, and pages only ever move towards it."""
 
 
 def is_damage(error: BaseException) -> bool:

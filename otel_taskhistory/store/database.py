@@ -20,6 +20,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import secrets
 import sqlite3
 import stat
@@ -34,6 +35,7 @@ from sqlite_utils import Database as SqliteUtils
 
 from otel_taskhistory.errors import SchemaTooNew, TaskHistoryError
 from otel_taskhistory.settings import Settings
+from otel_taskhistory.store.files import write_file
 from otel_taskhistory.store.migrations import (
     APPLICATION_ID,
     READABLE_FROM,
@@ -52,6 +54,8 @@ from otel_taskhistory.store.stamp import (
 )
 
 _PAUSE: Final = 0.01  # seconds between two tries at switching on WAL
+_SHORTEST_PAUSE: Final = 0.0005  # seconds between two looks at a lock
+_LONGEST_PAUSE: Final = 0.004
 _OPENING_SECONDS: Final = 5.0  # how long opening waits for others who open, whatever is set
 
 
@@ -69,7 +73,7 @@ class Database:
                 for many processes that begin at once.
 
         Raises:
-            TaskHistoryError: it must not be used, or cannot be; nothing was changed then.
+            TaskHistoryError: it must not be used, and nothing was changed then; or it cannot be.
         """
         check_sqlite()
         self.path = settings.database
@@ -121,7 +125,7 @@ class Database:
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 _put_meta(connection, "schema_version", str(SCHEMA_VERSION))
                 _put_meta(connection, "readable_from", str(READABLE_FROM))
-            # Whatever was seen before: that may have been of a transaction that was never committed.
+            # Whatever was seen before: that transaction may never have been committed.
             adopted = read_artifact_stamp(settings.artifacts)
             history_id = adopted.history_id if adopted else secrets.token_hex(8)
             now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -163,8 +167,11 @@ class Database:
 
     def keep_stamp(self, stamp: Stamp) -> None:
         """The transaction that `claim_service` was part of is committed."""
-        if stamp != self.stamp:
-            self.stamp = stamp
+        if stamp == self.stamp:
+            return
+        self.stamp = stamp
+        # The database says it in any case, and the next opening adds it here.
+        with suppress(OSError, TaskHistoryError):
             _stamp_artifacts(self._settings, stamp)
 
     def _read_stamp(self) -> Stamp:
@@ -189,6 +196,7 @@ class Database:
                 )
             break
         self.connection.execute("SELECT 1 FROM _meta").fetchone()  # makes the -wal and the -shm
+        self.connection.execute("PRAGMA busy_timeout = 0")  # from now on `_begin` waits
 
     @contextmanager
     def transaction(
@@ -207,18 +215,33 @@ class Database:
         if mode != self._synchronous:  # has no effect inside a transaction
             connection.execute(f"PRAGMA synchronous = {mode}")
             self._synchronous = mode
-        wait = self._settings.busy_timeout if wait is None else wait
-        if wait != self._wait:
-            connection.execute(f"PRAGMA busy_timeout = {int(wait * 1000)}")
-            self._wait = wait
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            self._begin(self._settings.busy_timeout if wait is None else wait)
             yield connection
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.rollback()
             raise
+
+    def _begin(self, wait: float) -> None:
+        """Begin a transaction, waiting for the lock at most `wait` seconds.
+
+        SQLite itself looks for the lock ten times a second in the end, and a process that commits
+        without a pause then keeps all others out for seconds. We look more often.
+        """
+        deadline = time.monotonic() + wait
+        pause = _SHORTEST_PAUSE
+        while True:
+            try:
+                self.connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not is_busy or time.monotonic() >= deadline:
+                    raise
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def moved(self) -> bool:
         """Whether the files under the path are no longer those that were opened."""
@@ -298,7 +321,10 @@ def look(settings: Settings, service: str | None) -> Stamp | None:
     try:
         for folder in (settings.directory, settings.database.parent, settings.artifacts):
             _check_folder(folder)
-        stamp = None if looks_empty(settings.database) else read_database_stamp(settings.database)
+        stamp = None
+        if not looks_empty(settings.database):
+            stamp = read_database_stamp(settings.database)
+            _check_access(settings.database, os.R_OK | os.W_OK)
         if stamp is None:
             check_artifacts(settings.artifacts, None, settings.database, settings.owner)
             return None
@@ -320,8 +346,12 @@ def _check_folder(folder: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, "is no directory", str(folder))
     except FileNotFoundError:
         return
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, "may not be written to", str(folder))
+    _check_access(folder, os.W_OK | os.X_OK)
+
+
+def _check_access(path: Path, wanted: int) -> None:
+    if not os.access(path, wanted):
+        raise PermissionError(errno.EACCES, "may not be written to", str(path))
 
 
 def _check(settings: Settings, stamp: Stamp, service: str | None) -> None:
@@ -396,23 +426,18 @@ def _make_file(database: Path, made: list[Path]) -> None:
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         temporary.chmod(0o600)
-        _rename_if_new(temporary, path)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            path.chmod(0o600)
         made.append(path)
     except FileExistsError:
         return  # another process or thread was faster
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _rename_if_new(temporary: Path, path: Path) -> None:
-    """Give a file its name unless there is one of that name."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without links
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        path.chmod(0o600)
 
 
 def _remove(made: list[Path]) -> None:
@@ -448,18 +473,7 @@ def _stamp_artifacts(settings: Settings, stamp: Stamp) -> None:
         },
         indent=1,
     )
-    temporary = settings.artifacts / f"{ARTIFACT_STAMP}.{secrets.token_hex(8)}"
-    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o600)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_file(target, text.encode() + b"\n")
 
 
 def _identity(path: str | Path) -> _Identity | None:

@@ -252,7 +252,7 @@ class Ledger:
             "trace": trace,
             "span_id": record.span_id,
             "parent_span_id": record.parent_span_id,
-            "parent_remote": record.parent_remote,
+            "parent_remote": int(record.parent_remote),
             **texts,
             "kind": record.kind,
             "start_ns": _fits(record.start_ns),

@@ -220,7 +220,7 @@ CREATE TABLE screenshots (
 CREATE UNIQUE INDEX screenshots_of_span ON screenshots (span, role, position);
 CREATE INDEX screenshots_step ON screenshots (task_id, step_id);
 CREATE INDEX screenshots_sha256 ON screenshots (sha256);
-CREATE INDEX screenshots_artifact ON screenshots (artifact);
+CREATE INDEX screenshots_artifact ON screenshots (artifact, task_id);
 
 CREATE TABLE _model_calls (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -36,6 +36,14 @@ class _Dirty:
     """Rows of its spans that came or grew."""
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment within a transaction: what was to be done at its end."""
+
+    dirty: dict[int, tuple[str, set[int]]]
+    touched: set[int]
+
+
 class Projection:
     """Keeps the public tables true; a transaction is open whenever a method runs."""
 
@@ -79,8 +87,19 @@ class Projection:
         if regressed:
             self._inputs.of_trace(written.trace)
 
-    def finish(self) -> list[Exception]:
-        """Do what is done once for all that was applied; to be called before the commit.
+    def finish(self) -> None:
+        """Do what is done once for all that was applied; to be called before the commit."""
+        now = self._clock()
+        for trace, dirty in self._dirty.items():
+            self._assembler.assemble(trace, dirty.trace_id, dirty.changed)
+        self._dirty.clear()
+        self._rows.touch(now)
+
+    def finish_each(self) -> list[Exception]:
+        """As `finish`, but a trace that cannot be assembled costs no other.
+
+        Not the usual way: changing many rows within a savepoint takes SQLite time that grows with
+        the square of their number.
 
         Returns:
             Why traces could not be assembled: their spans are in the ledger, but what they mean
@@ -105,11 +124,17 @@ class Projection:
         self._rows.touch(now)
         return failed
 
-    def forget(self) -> None:
-        """What was applied since the last `finish` was rolled back."""
+    def mark(self) -> Mark:
+        """What `finish` has to do so far, for `forget`."""
+        dirty = {trace: (one.trace_id, set(one.changed)) for trace, one in self._dirty.items()}
+        return Mark(dirty, set(self._rows.touched))
+
+    def forget(self, back_to: Mark | None = None) -> None:
+        """What was applied since the last `finish`, or since `back_to`, was rolled back."""
         self._inputs.forget()
-        self._dirty.clear()
-        self._rows.touched.clear()
+        dirty = back_to.dirty if back_to is not None else {}
+        self._dirty = {trace: _Dirty(name, set(rows)) for trace, (name, rows) in dirty.items()}
+        self._rows.touched = set(back_to.touched) if back_to is not None else set()
 
     # --- how a trace is understood ---
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import struct
 import tempfile
 import threading
 import weakref
@@ -36,6 +35,7 @@ from otel_taskhistory.errors import (
     SchemaTooNew,
     TaskHistoryError,
 )
+from otel_taskhistory.store.header import read_header
 from otel_taskhistory.store.schema import APPLICATION_ID, OLDEST_SQLITE, SCHEMA_VERSION
 
 T = TypeVar("T")
@@ -45,7 +45,6 @@ ELSEWHERE: Final = (
     "point --directory (in Python directory=, or OTEL_TASKHISTORY_DIRECTORY) to another history"
 )
 
-_MAGIC: Final = b"SQLite format 3\0"
 _HEADER: Final = 100
 _ATTEMPTS: Final = 20
 """A read is tried again when a writer came or went meanwhile; more in a row takes some doing."""
@@ -275,18 +274,17 @@ def _exists(path: str) -> bool:
 
 def _check_header(database: Path) -> None:
     """Refuse what is no history by its first bytes, before SQLite touches it."""
-    with database.open("rb") as file:
-        header = file.read(_HEADER)
-    if not header:
+    size = database.stat().st_size
+    if not size:
         raise HistoryNotFound(
             f"{database} is empty: nothing was recorded there yet; start the agent, or {ELSEWHERE}"
         )
-    if not header.startswith(_MAGIC) or len(header) < _HEADER:
+    header = read_header(database)
+    if header is None:
         raise HistoryRefused(f"{database} is not a SQLite database; {ELSEWHERE}")
-    if database.stat().st_size == _HEADER:
+    if size == _HEADER:
         raise _damaged(database, "cut off after its header")
-    (application_id,) = struct.unpack(">I", header[68:72])
-    if application_id != APPLICATION_ID:
+    if header.application_id != APPLICATION_ID:
         raise HistoryRefused(f"{database} is a database of another application; {ELSEWHERE}")
 
 

@@ -86,6 +86,9 @@ class Outcome:
     """Of each span of which only a reduced form could be stored: what was in its way."""
     lost: int = 0
     """Spans that could not be stored even so."""
+    not_understood: tuple[Exception, ...] = ()
+    """Of each trace whose tasks and steps could not be made out: what was in the way. Its spans
+    are stored; they are looked at again when the next one of them comes."""
 
 
 class Session:
@@ -213,22 +216,23 @@ class Session:
             if error is not None:
                 reduced.append(error)
                 lost += self._tried(_reduced(entry)) is not None
-        return Outcome(tuple(reduced), lost)
+        return Outcome(tuple(reduced), lost, tuple(self._projection.finish_each()))
 
     def _tried(self, entry: Entry) -> Exception | None:
         """Write one entry whole or not at all; what was in the way."""
         connection = self._database.connection
+        before, process = self._projection.mark(), self._process
         connection.execute("SAVEPOINT entry")
         try:
             self._apply(entry)
-            # Not once at the end: what is to be assembled must not be forgotten below.
-            self._projection.finish()
         except Exception as error:
             if is_away(error):
                 raise
             connection.execute("ROLLBACK TO entry")
             connection.execute("RELEASE entry")
-            self._forget()
+            self._contents.forget()
+            self._projection.forget(before)
+            self._process = process
             return error
         connection.execute("RELEASE entry")
         return None

@@ -11,13 +11,14 @@ import os
 import sqlite3
 import stat
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from otel_taskhistory.errors import HistoryRefused, SchemaTooNew
-from otel_taskhistory.store.header import immutable, read_header
+from otel_taskhistory.store.header import immutable, read_header, whole
 from otel_taskhistory.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
 ARTIFACT_STAMP: Final = ".otel-taskhistory.json"
@@ -47,9 +48,10 @@ def explicit_service(name: object) -> str | None:
 def looks_empty(database: Path) -> bool:
     """Whether a history may begin here: no file, or one of zero bytes."""
     try:
-        return database.stat().st_size == 0
+        found = database.stat()
     except FileNotFoundError:
         return True
+    return stat.S_ISREG(found.st_mode) and found.st_size == 0
 
 
 def read_database_stamp(database: Path) -> Stamp | None:
@@ -90,12 +92,17 @@ def read_database_stamp(database: Path) -> Stamp | None:
             time.sleep(_PAUSE)
     if ours and _is_being_made(database):
         return None
+    if ours and Path(f"{os.path.realpath(database)}-wal").exists():
+        # A writer was killed while it folded its log in: only with the log the database is whole.
+        return _read_stamp(database, ours=ours, connect=whole)
     raise failure
 
 
-def _read_stamp(database: Path, *, ours: bool) -> Stamp | None:
+def _read_stamp(
+    database: Path, *, ours: bool, connect: Callable[[Path], sqlite3.Connection] = immutable
+) -> Stamp | None:
     # What this may miss is in the WAL; the stamp is in the main file since before there was one.
-    with closing(immutable(database)) as connection:
+    with closing(connect(database)) as connection:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
         if not ours and tables:
             raise _foreign(database)

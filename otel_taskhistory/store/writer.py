@@ -149,7 +149,8 @@ class Writer:
         Raises:
             sqlite3.Error: the history cannot be read.
         """
-        self._commit.flush(self.settings.busy_timeout)  # what this process has just recorded
+        if not self._commit.away:  # then the agent has waited already
+            self._commit.flush(self.settings.busy_timeout)  # what this process has just recorded
         column, value = ("task_id", task_id) if task_id is not None else ("key", key)
         # A connection of its own: on the writer's one would see rows before they are committed.
         with closing(connect_to_read(self.settings)) as connection:
@@ -194,6 +195,8 @@ class Writer:
         for trouble in outcome.reduced:
             self.counters.reduced += 1
             self._trouble(trouble, "a span could not be stored whole")
+        for trouble in outcome.not_understood:
+            self._trouble(trouble, "what the spans of a trace mean could not be found out")
         if outcome.lost:
             self.counters.lost += outcome.lost
             self._trouble(StoreAway(f"{outcome.lost} spans were lost"), "spans were not storable")

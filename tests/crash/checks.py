@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from otel_taskhistory import TaskHistory
+from otel_taskhistory import TaskHistory, TaskHistoryError
 from tests.crash.reports import Seen, SeenStep
 from tests.crash.scripted import Place, picture, sha256, stored
 
@@ -60,6 +60,8 @@ class Checker:
     """Checks one history again and again while it grows."""
 
     directory: Path
+    begun: bool = False
+    """Some agent has said that it opened the history."""
     ended: dict[str, str] = field(default_factory=dict)
     """By id of each step whose end has returned: the digest of what the history tells of it."""
     hashed: set[str] = field(default_factory=set)
@@ -79,13 +81,19 @@ class Checker:
         Raises:
             Broken: something does not hold.
         """
-        with TaskHistory(self.directory) as history:
-            history.tasks(limit=5)
-        with reading(self.directory) as database:
-            self._sound(database)
-            self._told(database, seen)
-            self._statuses(database, seen)
-            self._files(database, seen)
+        self.begun |= seen.open
+        if not self.begun:
+            return  # killed while it made the history: the next one must be able to
+        try:
+            with TaskHistory(self.directory) as history:
+                history.tasks(limit=5)
+            with reading(self.directory) as database:
+                self._sound(database)
+                self._told(database, seen)
+                self._statuses(database, seen)
+                self._files(database, seen)
+        except (TaskHistoryError, sqlite3.Error, OSError, ValueError, LookupError) as error:
+            raise Broken(f"the history cannot be read: {error!r}") from error
 
     def check_all(self) -> None:
         """Look at every step that ever ended, and every file, once more."""

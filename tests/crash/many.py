@@ -30,8 +30,7 @@ from tests.crash.scripted import STEPS, Place, stored
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 WAL_BYTES: Final = 64 * 2**20
-"""The write-ahead log is folded in at 4 MiB, but only begins anew in a moment in which nobody
-reads: with these readers on two cores it was 4 to 30 MiB, however many steps there were."""
+"""The write-ahead log is folded in at 4 MiB; it begins anew in a moment in which all of it is."""
 
 WAL_BYTES_AT_END: Final = 8 * 2**20
 """When all agents have closed the history, while Datasette still has it open."""

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from otel_taskhistory.exporter import TaskHistoryExporter
-from tests.processes import Program, check, one, rows
-from tests.test_recording import PICTURE
+from tests.processes import SOUND_PNG, Program, check, one, rows
 
 POINTS = [
     "before the task",
@@ -74,7 +73,7 @@ def test_what_had_returned_is_there_after_kill_9(tmp_path: Path, point: str) -> 
             result = json.dumps([f"a{number}", f"b{number}"]) if done else None
             tools.append((f"c{number}", "succeeded" if done else "running", result))
         if after(f"step {number} screenshot"):
-            shots.append((f"folder {number}", len(PICTURE), "ok"))
+            shots.append((f"folder {number}", len(SOUND_PNG), "ok"))
     found = rows(
         directory,
         "SELECT step_index, status, prompt, decision, result FROM steps ORDER BY step_index",

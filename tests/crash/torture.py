@@ -172,7 +172,7 @@ def torture(
                 seen = read(lines, alone=alone or CHECKPOINTS_WAIT)
                 checker.check(seen)
                 summary.add(seen)
-            if (number + 1) % _SUMMARY_EVERY == 0:
+            if (number + 1) % _SUMMARY_EVERY == 0 and checker.begun:
                 checker.check_all()
                 tell(f"round {number + 1}: {_text(summary, checker)}")
         checker.make_orphans_old()

@@ -204,6 +204,17 @@ def test_while_the_store_is_away_nobody_waits_and_the_order_is_kept(
     assert len(work.reasons) == 1
 
 
+def test_a_submitter_that_is_slower_than_the_thread_miscounts_nothing(
+    group: GroupCommit, work: NotedWork
+) -> None:
+    """It saw the circuit open, and by the time it says so its job is written."""
+    late = job("late", size=100)
+    group.submit(late)
+    group._let_go(late)
+    assert late.stored
+    assert group.waiting == (0, 0)
+
+
 def test_whoever_waits_for_a_later_group_is_let_go_too(group: GroupCommit, work: NotedWork) -> None:
     """When the circuit opens, all that waited return, not only those of the failed group."""
     begin_slow_commit(work, group)
@@ -426,7 +437,9 @@ def test_a_fork_finds_no_thread_in_the_middle_of_a_commit(
     group.submit(job("before"))
     commit._pause_all()
     assert not any(thread.name == "otel-taskhistory" for thread in threading.enumerate())
-    group.submit(job("meanwhile"))
+    meanwhile = job("meanwhile")
+    group.submit(meanwhile)  # by what else is done before a fork
+    assert not meanwhile.done
     commit._resume_all()
     group.submit(job("after"))
     assert work.written == ["before", "meanwhile", "after"]

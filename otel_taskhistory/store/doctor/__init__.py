@@ -37,7 +37,6 @@ from otel_taskhistory.store.doctor.place import (
     check_room,
     check_sqlite,
 )
-from otel_taskhistory.store.doctor.repair import repair
 from otel_taskhistory.store.doctor.wal import check_wal, look_at_wal
 from otel_taskhistory.store.header import read_header
 from otel_taskhistory.store.holders import holders
@@ -100,6 +99,9 @@ def examine(
     except _Unusable as unusable:
         findings += [unusable.finding, *_about_place(settings)]
     if fix:
+        # The writing side is loaded only where something may be written.
+        from otel_taskhistory.store.doctor.repair import repair
+
         findings = repair(settings, findings)
     order = ("error", "warning", "note")
     findings.sort(key=lambda finding: (not finding.wrong, order.index(finding.severity)))
