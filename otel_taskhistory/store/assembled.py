@@ -19,7 +19,8 @@ from otel_taskhistory.store.twins import FILLABLE, Call, put_together
 _SPANS: Final = """
 SELECT own.id, own.span_id, own.parent_span_id, own.parent_remote, own.start_ns, own.end_ns,
     own.role, own.name, own.facts, own.task, tool.call_id,
-    (SELECT group_concat(call_ids) FROM _model_calls WHERE span = own.id)
+    (SELECT group_concat(call_ids) FROM _model_calls WHERE span = own.id),
+    (SELECT ended_ns FROM _processes WHERE id = own.process)
 FROM _spans AS own LEFT JOIN _tool_calls AS tool ON tool.span = own.id
 WHERE {where}
 """
@@ -118,6 +119,8 @@ class TraceAssembler:
 
     def _span(self, row: tuple[Any, ...]) -> _Span:
         facts = json.loads(row[8])
+        if row[12] is not None:  # open, and its process has ended
+            facts |= {"status": "interrupted", "interrupted_ns": row[12]}
         asked = json.loads(f"[{row[11]}]") if row[11] else []
         seen = Seen(
             row=row[0],
@@ -175,7 +178,9 @@ class TraceAssembler:
             agent=found("agent", *reversed(said), inner),
             status=last.get("status", "running"),
             started_ns=sqlite_ns(started.start_ns) if started is not None else 0,
-            ended_ns=optional_ns(attempts[-1].end_ns) if attempts else None,
+            ended_ns=optional_ns(last.get("interrupted_ns", attempts[-1].end_ns))
+            if attempts
+            else None,
             conversation_id=found("conversation_id", *reversed(said), inner),
             parent_task_id=found("parent_task_id", *said),
             attempt=attempts[-1].attempt if attempts else 1,
@@ -233,7 +238,7 @@ class TraceAssembler:
             status=said["status"],
             attempt=plan.attempts.get(seen.row, seen.attempt),
             started_ns=sqlite_ns(seen.start_ns),
-            ended_ns=optional_ns(seen.end_ns),
+            ended_ns=optional_ns(said.get("interrupted_ns", seen.end_ns)),
             error=self._text(said.get("error")),
             error_type=self._text(said.get("error_type")),
             result=None if isinstance(result, int) else result,

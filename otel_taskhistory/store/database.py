@@ -87,7 +87,7 @@ class Database:
                 _make_folder(folder, made)
             _make_file(settings.database, made)
             self._real = os.path.realpath(settings.database)  # beside it SQLite puts the WAL
-            self.connection = _connect(settings.database, self._wait)
+            self.connection = connect(settings.database, self._wait)
         except (OSError, sqlite3.Error) as error:
             _remove(made)
             raise cannot_use(settings.database, error) from error
@@ -373,7 +373,8 @@ def _put_meta(connection: sqlite3.Connection, key: str, value: str) -> None:
     )
 
 
-def _connect(database: Path, busy_timeout: float) -> sqlite3.Connection:
+def connect(database: Path, busy_timeout: float) -> sqlite3.Connection:
+    """A connection that may write; all that do have these settings."""
     connection = sqlite3.Connection(
         str(database), timeout=busy_timeout, isolation_level=None, check_same_thread=False
     )

@@ -93,7 +93,9 @@ CREATE TABLE _processes (
     service TEXT,
     started_ns INTEGER NOT NULL,
     seen_ns INTEGER NOT NULL,
-    ended_ns INTEGER
+    ended_ns INTEGER,
+    lock TEXT,
+    birth TEXT
 ) STRICT;
 
 CREATE TABLE _traces (
@@ -184,6 +186,7 @@ CREATE TABLE tasks (
     ended_ns INTEGER,
     committed_ns INTEGER NOT NULL,
     trace INTEGER NOT NULL REFERENCES _traces(id),
+    process INTEGER,
     root INTEGER REFERENCES _spans(id),
     goal TEXT,
     result TEXT,

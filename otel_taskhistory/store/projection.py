@@ -53,6 +53,8 @@ class Projection:
         contents: Contents,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
+        self.process: int | None = None
+        """The row of the process that runs what is applied, if it is this one."""
         self._connection = connection
         self._clock = clock
         self._rows = Rows(connection)
@@ -93,7 +95,7 @@ class Projection:
         for trace, dirty in self._dirty.items():
             self._assembler.assemble(trace, dirty.trace_id, dirty.changed)
         self._dirty.clear()
-        self._rows.touch(now)
+        self._rows.touch(now, self.process)
 
     def finish_each(self) -> list[Exception]:
         """As `finish`, but a trace that cannot be assembled costs no other.
@@ -121,7 +123,7 @@ class Projection:
                 failed.append(error)
             self._connection.execute("RELEASE trace")
         self._dirty.clear()
-        self._rows.touch(now)
+        self._rows.touch(now, self.process)
         return failed
 
     def mark(self) -> Mark:
@@ -169,7 +171,9 @@ class Projection:
             return TraceState.ASSEMBLED if odd else TraceState.PLAIN
         if facts.role != "other" or record.parent_span_id is None or record.parent_remote:
             return TraceState.ASSEMBLED
-        if state is TraceState.PLAIN and self._rows.has_task(written.trace):
+        if state is TraceState.PLAIN and (
+            written.trace in self._dirty or self._rows.has_task(written.trace)
+        ):
             return TraceState.PLAIN  # a web request below one of our steps
         return TraceState.PENDING
 

@@ -15,6 +15,9 @@ from otel_taskhistory.store.times import iso, milliseconds, sqlite_ns
 FINAL: Final = frozenset({"succeeded", "failed", "cancelled", "interrupted"})
 """Statuses of what is over."""
 
+TOLD_ENDED: Final = FINAL - {"interrupted"}
+"""What was interrupted may still be told to have ended: its process was alive after all."""
+
 _TASK_COLUMNS: Final = (
     *("root", "kind", "agent", "status", "started_ns", "ended_ns", "conversation_id"),
     *("parent_task_id", "attempt", "error_type", "key", "goal", "result", "error"),
@@ -160,9 +163,12 @@ class Rows:
             at = started if resumed is None else sqlite_ns(int(resumed[0]))
             self.event(task, None, at, "task.resumed", {"attempt": fields.attempt})
             status = "running"
-        if status not in FINAL and fields.status in FINAL:
+        if status not in TOLD_ENDED and fields.status in FINAL and fields.status != status:
             at = started if ended is None else ended
-            self.event(task, None, at, "task.ended", {"status": fields.status})
+            if fields.status == "interrupted":
+                self.event(task, None, at, "task.interrupted", {"attempt": fields.attempt})
+            else:
+                self.event(task, None, at, "task.ended", {"status": fields.status})
 
     def _set_start(self, task: int, start_ns: int) -> None:
         self._connection.execute(
@@ -221,10 +227,11 @@ class Rows:
         self._connection.execute(_TOTALS, (task,))
         self._connection.execute(_MODEL, (task,))
 
-    def touch(self, now_ns: int) -> None:
-        """Note the commit in every task that this transaction changed."""
+    def touch(self, now_ns: int, process: int | None) -> None:
+        """Note the commit, and who made it, in every task that this transaction changed."""
         for task in self.touched:
             self._connection.execute(
-                "UPDATE tasks SET committed_ns = ? WHERE id = ?", (now_ns, task)
+                "UPDATE tasks SET committed_ns = ?, process = ? WHERE id = ?",
+                (now_ns, process, task),
             )
         self.touched.clear()

@@ -8,10 +8,10 @@ remembers of rows belongs to its connection and ends with it.
 from __future__ import annotations
 
 import errno
-import os
-import socket
+import logging
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Final
 
@@ -25,8 +25,12 @@ from otel_taskhistory.store.contents import Contents, compact
 from otel_taskhistory.store.database import Database
 from otel_taskhistory.store.ledger import Ledger
 from otel_taskhistory.store.pictures import Found
+from otel_taskhistory.store.processes import Registration
 from otel_taskhistory.store.projection import Projection
+from otel_taskhistory.store.recovery import enter, leave, revive
 from otel_taskhistory.store.stamp import Stamp
+
+_logger = logging.getLogger("otel_taskhistory")
 
 _AWAY: Final = frozenset(
     {
@@ -47,6 +51,9 @@ _AWAY: Final = frozenset(
 """SQLite's errors that are about the store; all others are about what is to be written."""
 
 _NOT_STORED: Final = "not_stored"
+_LEAVE_WAIT: Final = 0.5
+"""Seconds to wait for the lock at the end: others find out by themselves who has gone."""
+
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -119,7 +126,16 @@ class Session:
         self._contents = Contents(connection, self._keep_picture)
         self._ledger = Ledger(connection, self._contents)
         self._projection = Projection(connection, self._contents, clock)
-        self._process: int | None = None
+        self._registration = Registration(self._database.path, service=service, clock=clock)
+        try:
+            with self._database.transaction(wait=wait) as connection:
+                enter(connection, self._database.path, self._registration, clock())
+        except sqlite3.Error as error:
+            # The next write signs in; what the dead left is looked for at the next open.
+            _logger.warning(
+                "otel-taskhistory: what dead processes left running was not looked for (%s)",
+                type(error).__name__,
+            )
 
     @property
     def stamp(self) -> Stamp:
@@ -137,11 +153,21 @@ class Session:
 
     def leave(self) -> None:
         """Close a session that has `moved`."""
+        self._registration.release()
         self._database.leave()
 
     def close(self) -> None:
-        """Close the database."""
-        self._database.close()
+        """Close the database; what was never ended is interrupted now, else at the next open."""
+        try:
+            if not self.moved:
+                with (
+                    suppress(sqlite3.Error),
+                    self._database.transaction(wait=_LEAVE_WAIT) as connection,
+                ):
+                    leave(connection, self._registration, self._clock())
+        finally:
+            self._registration.release()
+            self._database.close()
 
     def write(
         self,
@@ -196,6 +222,10 @@ class Session:
             raise
 
     def _begin(self, gaps: list[dict[str, Any]], service: str | None) -> Stamp:
+        self._registration.service = self._service
+        if self._registration.sign(self._database.connection):
+            revive(self._database.connection, self._registration.row, self._clock())
+        self._projection.process = self._registration.row
         stamp = self._database.claim_service(service)
         for gap in gaps:
             self._tell_gap(gap)
@@ -221,7 +251,7 @@ class Session:
     def _tried(self, entry: Entry) -> Exception | None:
         """Write one entry whole or not at all; what was in the way."""
         connection = self._database.connection
-        before, process = self._projection.mark(), self._process
+        before = self._projection.mark()
         connection.execute("SAVEPOINT entry")
         try:
             self._apply(entry)
@@ -232,7 +262,6 @@ class Session:
             connection.execute("RELEASE entry")
             self._contents.forget()
             self._projection.forget(before)
-            self._process = process
             return error
         connection.execute("RELEASE entry")
         return None
@@ -244,7 +273,7 @@ class Session:
         written = self._ledger.write(
             entry.record,
             facts,
-            process=None if entry.ended else self._process_row(),
+            process=None if entry.ended else self._registration.row,
             seen_ns=entry.seen_ns,
             marks=entry.marks,
         )
@@ -253,18 +282,6 @@ class Session:
     def _forget(self) -> None:
         self._contents.forget()
         self._projection.forget()
-        self._process = None
-
-    def _process_row(self) -> int:
-        if self._process is None:
-            now = self._clock()
-            self._process = self._database.connection.execute(
-                "INSERT INTO _processes (pid, host, service, started_ns, seen_ns)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (os.getpid(), socket.gethostname(), self._service, now, now),
-            ).lastrowid
-        assert self._process is not None
-        return self._process
 
     # --- files ---
 

@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from otel_taskhistory.store.rows import FINAL, Rows
+from otel_taskhistory.store.rows import FINAL, TOLD_ENDED, Rows
 
 _COLUMNS: Final = (
     *("task", "span", "step_index", "name", "agent", "status", "attempt", "started_ns"),
@@ -250,10 +250,13 @@ class Steps:
                 detail = {"sha256": shot.sha256, "bytes": shot.bytes, "status": shot.status}
                 news.append((_ns_of(shot.captured_at), 4, "step.screenshot", detail))
                 self._connection.execute("UPDATE screenshots SET told = 1 WHERE id = ?", (shot.id,))
-        if step.status in FINAL and step.told not in FINAL:
+        if step.status in FINAL and step.status != step.told and step.told not in TOLD_ENDED:
             at = step.started_ns if step.ended_ns is None else step.ended_ns
-            ended = {"index": step.step_index, "status": step.status}
-            news.append((at, 5, "step.ended", ended))
+            if step.status == "interrupted":
+                news.append((at, 5, "step.interrupted", {"index": step.step_index}))
+            else:
+                ended = {"index": step.step_index, "status": step.status}
+                news.append((at, 5, "step.ended", ended))
         for at, _, event, detail in sorted(news, key=lambda item: item[:2]):
             self._rows.event(step.task, step.span, at, event, detail)
 
@@ -281,7 +284,7 @@ class Steps:
             detail["call_id"] = tool.call_id
         if tool.told is None:
             news.append((tool.started_ns, 3, "tool_call.started", detail))
-        if tool.status in FINAL and tool.told not in FINAL:
+        if tool.status in FINAL and tool.told not in TOLD_ENDED:
             at = tool.started_ns if tool.ended_ns is None else tool.ended_ns
             news.append((at, 4, "tool_call.ended", {**detail, "status": tool.status}))
         self._connection.execute(
@@ -296,7 +299,8 @@ def _derive(calls: list[_Call], tools: list[_Tool], shots: list[_Shot]) -> tuple
     # What an agent within a tool asked its own model is not what this step asked.
     nearest = min((call.rank for call in calls), default=0)
     mine = [call for call in calls if call.rank == nearest]
-    finished = [call for call in mine if call.status != "running" and call.ended_ns is not None]
+    open_ = ("running", "interrupted")
+    finished = [call for call in mine if call.status not in open_ and call.ended_ns is not None]
     last = next(iter((finished or mine)[-1:]), None)
     models = [call.model for call in mine if call.model]
     return (

@@ -8,11 +8,12 @@ what the store, the disk or a value does, except the constructor.
 from __future__ import annotations
 
 import logging
+import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,7 +22,8 @@ from otel_taskhistory.settings import Settings
 from otel_taskhistory.spans.record import SpanRecord
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.commit import GroupCommit, Job, StoreAway, Wait
-from otel_taskhistory.store.database import connect_to_read
+from otel_taskhistory.store.database import connect, connect_to_read
+from otel_taskhistory.store.recovery import recover_task
 from otel_taskhistory.store.session import Entry, Session, StoredFile, store_file
 from otel_taskhistory.store.stamp import Stamp
 
@@ -151,6 +153,23 @@ class Writer:
         """
         if not self._commit.away:  # then the agent has waited already
             self._commit.flush(self.settings.busy_timeout)  # what this process has just recorded
+        found = self._look_up(task_id=task_id, key=key)
+        if found is None or found[2] != "running":
+            return found
+        # Its process may have died after we opened. If that cannot be noted now, it "runs".
+        with suppress(sqlite3.Error):
+            self._recover(task_id or found[0])
+        return self._look_up(task_id=task_id, key=key)
+
+    def _recover(self, task_id: str) -> None:
+        with closing(connect(self.settings.database, self.settings.busy_timeout)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            recover_task(connection, self.settings.database, task_id, self._clock())
+            connection.execute("COMMIT")
+
+    def _look_up(
+        self, *, task_id: str | None, key: str | None
+    ) -> tuple[str, str, str, int, int] | None:
         column, value = ("task_id", task_id) if task_id is not None else ("key", key)
         # A connection of its own: on the writer's one would see rows before they are committed.
         with closing(connect_to_read(self.settings)) as connection:

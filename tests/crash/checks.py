@@ -18,7 +18,7 @@ from otel_taskhistory import TaskHistory, TaskHistoryError
 from tests.crash.reports import Seen, SeenStep
 from tests.crash.scripted import Place, picture, sha256, stored
 
-INTERRUPTED_IS_MARKED: Final = False
+INTERRUPTED_IS_MARKED: Final = True
 """Whether what dead processes left running is ``interrupted`` after the next writer has opened."""
 
 ORPHANS_ARE_SWEPT: Final = False

@@ -199,7 +199,7 @@ def entry(record: SpanRecord, seen: int = 0) -> Entry:
 @contextmanager
 def store(directory: Path) -> Iterator[Writer]:
     """A real store in `directory`, closed at the end."""
-    writer = Writer(Settings.resolve(directory=directory, durability="normal"))
+    writer = Writer(Settings.resolve(directory=directory, durability="normal"), clock=lambda: NOON)
     try:
         yield writer
     finally:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -237,9 +236,13 @@ def deliveries_of(records: list[SpanRecord], chance: random.Random) -> list[Entr
                 started = replace(record, end_ns=None, attributes=kept, events=events)
                 made.append(entry(started, seen := seen + 1))
         if chance.random() < 0.15:
-            other: dict[str, Any] = {
-                "attributes": {**record.attributes, "more": chance.choice(("a", "b" * 300))}
-            }
+            other: dict[str, Any] = {"attributes": dict(record.attributes)}
+            if chance.random() < 0.5:
+                other["attributes"]["more"] = chance.choice(("a", "b" * 300))
+            if chance.random() < 0.2:
+                other["parent_remote"] = not record.parent_remote
+            if chance.random() < 0.2:
+                other["start_ns"] = record.start_ns - SECOND
             if chance.random() < 0.4:
                 other["status_message"] = chance.choice("xy")
             if chance.random() < 0.3:

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import sqlite3
 import tempfile
 from collections import Counter
@@ -17,6 +15,7 @@ from typing import Any, Final
 
 from otel_taskhistory.store.doctor.findings import Finding, Progress, some
 from otel_taskhistory.store.files import make_file
+from otel_taskhistory.store.processes import dead
 
 MEANS_DAMAGE: Final = (
     "What is on its damaged pages is lost or wrong; more may follow as it is written to."
@@ -271,30 +270,10 @@ def check_running(connection: sqlite3.Connection, gone: Gone) -> Iterator[Findin
 
 
 def processes_gone(connection: sqlite3.Connection) -> set[int]:
-    """Rows of ``_processes`` on this machine whose process id nobody has any more.
-
-    A process id that was given out again is taken for alive, and so are processes elsewhere.
-    """
-    here = socket.gethostname()
-    return {
-        row
-        for row, pid, host, ended in connection.execute(
-            "SELECT id, pid, host, ended_ns FROM _processes"
-        )
-        if ended is not None or (host == here and not _is_alive(pid))
-    }
-
-
-def _is_alive(pid: int) -> bool:
-    if os.name != "posix":  # os.kill(pid, 0) ends the process there
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
+    """Rows of ``_processes`` whose process has ended, in order or not; see `processes`."""
+    database = Path(connection.execute("PRAGMA database_list").fetchone()[2])
+    ended = connection.execute("SELECT id FROM _processes WHERE ended_ns IS NOT NULL")
+    return {row[0] for row in ended} | set(dead(connection, database))
 
 
 def _object(text: Any) -> dict[str, Any]:
