@@ -165,7 +165,7 @@ class TraceAssembler:
         attempts = planned.attempts or ([root] if root is not None else [])
         said = [spans[span.row].facts for span in attempts]
         last = said[-1] if said else {}
-        inner = _inner_agent(planned, spans)
+        inner = _inner_agents(planned, spans)
         started = root or min(planned.spans, key=lambda span: span.order, default=None)
 
         def found(name: str, *where: dict[str, Any]) -> str | None:
@@ -175,19 +175,19 @@ class TraceAssembler:
         return TaskFields(
             root=attempts[-1].row if attempts else None,
             kind=planned.kind,
-            agent=found("agent", *reversed(said), inner),
+            agent=found("agent", *reversed(said), *inner),
             status=last.get("status", "running"),
             started_ns=sqlite_ns(started.start_ns) if started is not None else 0,
             ended_ns=optional_ns(last.get("interrupted_ns", attempts[-1].end_ns))
             if attempts
             else None,
-            conversation_id=found("conversation_id", *reversed(said), inner),
+            conversation_id=found("conversation_id", *reversed(said), *inner),
             parent_task_id=found("parent_task_id", *said),
             attempt=attempts[-1].attempt if attempts else 1,
             error_type=found("error_type", last),
             key=found("key", *said),
-            goal=found("goal", *said, inner) or self._text(last.get("goal")),
-            result=self._text(last.get("result")) if "result" in last else found("result", inner),
+            goal=found("goal", *said, *inner) or self._text(last.get("goal")),
+            result=self._text(last.get("result")) if "result" in last else found("result", *inner),
             error=found("error", last),
         )
 
@@ -326,11 +326,9 @@ def _grouped(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
     return tuple(tuple(next(left) for _ in names) for names in FILLABLE)
 
 
-def _inner_agent(planned: PlannedTask, spans: dict[int, _Span]) -> dict[str, Any]:
-    """What the first agent run says of goal and agent, where nothing of ours does."""
+def _inner_agents(planned: PlannedTask, spans: dict[int, _Span]) -> list[dict[str, Any]]:
+    """What agent runs say of goal and agent, the first one first, where nothing of ours does."""
     if any(span.own for span in planned.spans):
-        return {}
-    for seen in sorted(planned.spans, key=lambda span: span.order):
-        if seen.role == "agent" or seen.agent:
-            return spans[seen.row].facts
-    return {}
+        return []
+    inner = (seen for seen in planned.spans if seen.role == "agent" or seen.agent)
+    return [spans[seen.row].facts for seen in sorted(inner, key=lambda seen: seen.order)]

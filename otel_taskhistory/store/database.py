@@ -33,8 +33,10 @@ from typing import Final
 
 from sqlite_utils import Database as SqliteUtils
 
-from otel_taskhistory.errors import SchemaTooNew, TaskHistoryError
+from otel_taskhistory.errors import HistoryRefused, SchemaTooNew, TaskHistoryError
 from otel_taskhistory.settings import Settings
+from otel_taskhistory.store.aside import make_way, opening, set_aside
+from otel_taskhistory.store.damage import is_damage, looks_damaged
 from otel_taskhistory.store.files import write_file
 from otel_taskhistory.store.migrations import (
     APPLICATION_ID,
@@ -56,6 +58,7 @@ from otel_taskhistory.store.stamp import (
 _PAUSE: Final = 0.01  # seconds between two tries at switching on WAL
 _SHORTEST_PAUSE: Final = 0.0005  # seconds between two looks at a lock
 _LONGEST_PAUSE: Final = 0.004
+_LOCK_SECONDS: Final = 30.0  # a damaged history of 2 GiB that is set aside is read once before
 _OPENING_SECONDS: Final = 5.0  # how long opening waits for others who open, whatever is set
 
 
@@ -80,16 +83,39 @@ class Database:
         self._settings = settings
         self._synchronous = ""
         self._wait = max(settings.busy_timeout, _OPENING_SECONDS) if wait is None else wait
-        stamp = look(settings, service_name)
+        make_way(settings)
+        try:
+            self._make_and_open(service_name, wait)
+        except TaskHistoryError as error:
+            damaged = error.__cause__ is not None and is_damage(error.__cause__)
+            if not damaged or set_aside(settings) is None:
+                raise
+            self._make_and_open(service_name, wait)
+
+    def _make_and_open(self, service_name: str | None, wait: float | None) -> None:
+        settings = self._settings
+        look(settings, service_name)  # refuses before anything is made
         made: list[Path] = []
         try:
             for folder in (settings.directory, settings.database.parent, settings.artifacts):
                 _make_folder(folder, made)
+            # Others may open it too or, if it is damaged, set it aside: one after the other.
+            with opening(settings.database, _LOCK_SECONDS if wait is None else wait):
+                self._open(look(settings, service_name), service_name, made)
+        except OSError as error:
+            _remove(made)
+            raise cannot_use(settings.database, error) from error
+        except BaseException:
+            _remove(made)
+            raise
+
+    def _open(self, stamp: Stamp | None, service_name: str | None, made: list[Path]) -> None:
+        settings = self._settings
+        try:
             _make_file(settings.database, made)
             self._real = os.path.realpath(settings.database)  # beside it SQLite puts the WAL
             self.connection = connect(settings.database, self._wait)
-        except (OSError, sqlite3.Error) as error:
-            _remove(made)
+        except sqlite3.Error as error:
             raise cannot_use(settings.database, error) from error
         try:
             self.stamp = self._prepare(settings, stamp, service_name)
@@ -312,6 +338,8 @@ def cannot_use(database: Path, error: Exception) -> TaskHistoryError:
 def look(settings: Settings, service: str | None) -> Stamp | None:
     """Look at what is there, without changing a byte; refuse what is not ours.
 
+    A damaged history of ours is none: `make_way` sets it aside before a new one is made.
+
     Returns:
         The stamp, or None when a new history is to be made.
 
@@ -323,7 +351,11 @@ def look(settings: Settings, service: str | None) -> Stamp | None:
             _check_folder(folder)
         stamp = None
         if not looks_empty(settings.database):
-            stamp = read_database_stamp(settings.database)
+            try:
+                stamp = read_database_stamp(settings.database)
+            except (HistoryRefused, sqlite3.DatabaseError):
+                if not looks_damaged(settings):
+                    raise
             _check_access(settings.database, os.R_OK | os.W_OK)
         if stamp is None:
             check_artifacts(settings.artifacts, None, settings.database, settings.owner)

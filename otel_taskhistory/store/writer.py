@@ -21,7 +21,9 @@ from otel_taskhistory.errors import HistoryRefused, TaskHistoryError
 from otel_taskhistory.settings import Settings
 from otel_taskhistory.spans.record import SpanRecord
 from otel_taskhistory.store.artifacts import ArtifactFolder
+from otel_taskhistory.store.aside import set_aside
 from otel_taskhistory.store.commit import GroupCommit, Job, StoreAway, Wait
+from otel_taskhistory.store.damage import is_damage
 from otel_taskhistory.store.database import connect, connect_to_read
 from otel_taskhistory.store.recovery import recover_task
 from otel_taskhistory.store.session import Entry, Session, StoredFile, store_file
@@ -82,6 +84,7 @@ class Writer:
         self._on_error = on_error
         self._clock = clock
         self._artifacts = ArtifactFolder(settings.artifacts)
+        self._damaged = False
         self._logged_at: dict[str, float] = {}
         self._gaps: dict[str, dict[str, Any]] = {}
         """By reason, what the timeline is still to be told."""
@@ -198,6 +201,10 @@ class Writer:
                 gaps=list(self._gaps.values()),
                 service=self._service,
             )
+        except StoreAway as reason:
+            # Set aside at the next try, when nobody waits for this one any more.
+            self._damaged = reason.__cause__ is not None and is_damage(reason.__cause__)
+            raise
         except HistoryRefused as error:
             # Another process has given the history to another service in the meantime.
             self._service = None
@@ -227,6 +234,8 @@ class Writer:
         Raises:
             StoreAway: it cannot be opened now.
         """
+        if self._damaged:
+            self._set_aside()
         session = self._session
         if session is not None and session.moved:
             self._session = None
@@ -245,6 +254,20 @@ class Writer:
             self._session = session
             self.stamp = session.stamp
         return session
+
+    def _set_aside(self) -> None:
+        """Begin a new history if this one is damaged indeed.
+
+        Raises:
+            StoreAway: it is, but cannot be set aside now.
+        """
+        self._shut()
+        try:
+            if set_aside(self.settings) is not None:
+                self._gap("the database was damaged and set aside")
+        except TaskHistoryError as error:
+            raise StoreAway(str(error)) from error
+        self._damaged = False
 
     def _gave_up(self, entries: list[Entry]) -> None:
         """Entries are lost; the timeline is told with the next ones that are stored."""
