@@ -148,6 +148,8 @@ class _Tree:
         return self.by_id.get(span.parent_span_id) if span.parent_span_id else None
 
     def is_root(self, span: Seen) -> bool:
+        if span.own and span.role != "task":  # a step of ours has a task, though it is not here
+            return False
         if span.parent_span_id is None:
             return True
         return span.parent_remote and span.parent_span_id not in self.by_id

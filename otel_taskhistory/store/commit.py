@@ -193,7 +193,7 @@ class GroupCommit:
         if self._closing:
             job.finish(stored=False)
             return
-        idle = self._idle
+        idle = self._idle or not self._in_hand  # who has just been woken is not kept waiting
         self._queue.append(job)
         if self._away:
             # Looked at after the append: either the thread that opened the circuit has seen the

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import random
 import secrets
@@ -55,6 +56,12 @@ from otel_taskhistory.store.stamp import (
     read_database_stamp,
 )
 
+_logger = logging.getLogger("otel_taskhistory")
+
+_LOG_BYTES: Final = 8 * 2**20
+"""How large the write-ahead log may grow: twice what SQLite folds in by itself (1,000 pages)."""
+_FOLD_WAIT_MS: Final = 100
+_FOLD_PAUSE: Final = 0.2  # seconds between two tries, for a reader may hold a snapshot for long
 _PAUSE: Final = 0.01  # seconds between two tries at switching on WAL
 _SHORTEST_PAUSE: Final = 0.0005  # seconds between two looks at a lock
 _LONGEST_PAUSE: Final = 0.004
@@ -82,6 +89,7 @@ class Database:
         self.path = settings.database
         self._settings = settings
         self._synchronous = ""
+        self._fold_again = 0.0
         self._wait = max(settings.busy_timeout, _OPENING_SECONDS) if wait is None else wait
         make_way(settings)
         try:
@@ -268,6 +276,33 @@ class Database:
                     raise
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def fold_log(self) -> None:
+        """Fold the write-ahead log into the database when it has grown; after a commit.
+
+        SQLite does so by itself, but begins the log anew only when no other process is writing or
+        reading at that moment. With several agents on one history that moment may never come
+        (102 MB were seen), so we wait for it, briefly, and not again at once.
+        """
+        now = time.monotonic()
+        if now < self._fold_again or self._log_size() < _LOG_BYTES:
+            return
+        try:
+            self.connection.execute(f"PRAGMA busy_timeout = {_FOLD_WAIT_MS}")
+            busy = self.connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
+            self._fold_again = now + _FOLD_PAUSE if busy else 0.0
+        except sqlite3.OperationalError as error:
+            # Nothing is lost by it: the log goes on to grow until the next try.
+            self._fold_again = now + _FOLD_PAUSE
+            _logger.debug("otel-taskhistory: the log could not be folded in: %s", error)
+        finally:
+            self.connection.execute("PRAGMA busy_timeout = 0")
+
+    def _log_size(self) -> int:
+        try:
+            return os.stat(f"{self._real}-wal").st_size
+        except OSError:  # gone with the database: `moved` tells
+            return 0
 
     def moved(self) -> bool:
         """Whether the files under the path are no longer those that were opened."""

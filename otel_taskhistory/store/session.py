@@ -198,6 +198,7 @@ class Session:
                     self._apply(entry)
                 self._projection.finish()
             self._database.keep_stamp(stamp)
+            self._database.fold_log()
             return Outcome()
         except BaseException as error:
             self._forget()

@@ -296,8 +296,9 @@ def test_an_agent_run_says_what_its_task_is_about(tmp_path: Path) -> None:
 
 def test_children_alone_are_a_running_task(tmp_path: Path) -> None:
     """Whose root never came: it shows what is known of it."""
-    database = stored(tmp_path, [[model(5, 2, start=3), tool(6, 2, start=2)]])
-    (task,) = rows(database, "SELECT * FROM tasks")
+    with store(tmp_path) as writer:
+        write(writer, [model(5, 2, start=3), tool(6, 2, start=2)])
+        (task,) = rows(tmp_path / "history.db", "SELECT * FROM tasks")
     assert (task["status"], task["kind"], task["step_count"]) == ("running", "agent", 1)
     assert task["started_ns"] == NOON + 2 * SECOND
 

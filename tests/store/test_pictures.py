@@ -133,7 +133,13 @@ def test_any_mixture_comes_back(pieces: list[str]) -> None:
 
 def test_a_typed_reference_is_no_picture(tmp_path: Path) -> None:
     """A model that writes what a reference looks like gets its own words back, not a picture."""
-    typed = {"text": "t" * 300 + REFERENCED, "alone": REFERENCED, "real": "t " * 150 + RUN}
+    typed = {
+        "text": "t" * 300 + REFERENCED,
+        "alone": REFERENCED,
+        "real": "t " * 150 + RUN,
+        "same when shown": "t " * 150 + REFERENCED,
+        "forged": "t " * 150 + REFERENCED + "\0300",
+    }
     prompt = [message(typed["text"]), message(typed["real"]), message(REFERENCED + " " * 300)]
     record = own_step(2, prompt=prompt, attributes=typed)
     stored(tmp_path, [[own_task(), record]])
