@@ -151,6 +151,10 @@ class TaskHistoryExporter(SpanExporter):
         """Record a span that has just started."""
         self._hand_over(span)
 
+    def snapshot(self, span: ReadableSpan) -> None:
+        """Record a span that is still open as it is now."""
+        self._hand_over(span)
+
     def finish(self, span: ReadableSpan) -> None:
         """Record a span that has ended; its commit is waited for, or deferred."""
         if self._writer.closed:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TaskHistoryProcessor: a step is on disk before the next one begins.
 
-Unlike the SDK's processors it records a span when it starts, and returns from its end only after
-the commit.
+Unlike the SDK's processors it records a span when it starts, looks at spans that stay open, and
+returns from a span's end only after the commit.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from otel_taskhistory import semconv
 from otel_taskhistory.exporter import TaskHistoryExporter
+from otel_taskhistory.snapshots import INTERVAL_SECONDS, Snapshots
 
 _logger = logging.getLogger("otel_taskhistory")
 
@@ -25,10 +26,22 @@ class TaskHistoryProcessor(SpanProcessor):
 
     Args:
         exporter: where the spans go; it is shut down with the processor.
+        snapshot_interval: seconds between two looks at the spans that are open, from a thread of
+            its own; those that have changed are recorded as they are. None: no looks.
     """
 
-    def __init__(self, exporter: TaskHistoryExporter) -> None:
+    def __init__(
+        self,
+        exporter: TaskHistoryExporter,
+        *,
+        snapshot_interval: float | None = INTERVAL_SECONDS,
+    ) -> None:
         self.exporter = exporter
+        self._snapshots = (
+            Snapshots(lambda: dict(self._open), exporter.snapshot, snapshot_interval)
+            if snapshot_interval is not None
+            else None
+        )
         self._open: weakref.WeakValueDictionary[tuple[int, int], Span]
         self._open = weakref.WeakValueDictionary()
         self._inherited: frozenset[tuple[int, int]] = frozenset()
@@ -37,6 +50,8 @@ class TaskHistoryProcessor(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Record the start of a task, step or tool call of ours, and of any root."""
         self._open[_identity(span)] = span
+        if self._snapshots is not None:
+            self._snapshots.begin()
         if span.parent is None or _is_ours(span):
             self.exporter.begin(span)
 
@@ -52,6 +67,8 @@ class TaskHistoryProcessor(SpanProcessor):
 
     def shutdown(self) -> None:
         """Commit what waits and close the history."""
+        if self._snapshots is not None:
+            self._snapshots.stop()
         self.exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
@@ -62,6 +79,8 @@ class TaskHistoryProcessor(SpanProcessor):
         """In a forked child: the spans that are open are the parent's to end."""
         self._inherited |= frozenset(self._open.keys())
         self._open = weakref.WeakValueDictionary()
+        if self._snapshots is not None:
+            self._snapshots.forget()
 
 
 def _identity(span: ReadableSpan) -> tuple[int, int]:

@@ -22,7 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"conventions"}),
     frozenset({"store"}),
     frozenset({"exporter", "history"}),
-    frozenset({"processor", "redaction", "transport"}),
+    frozenset({"processor", "snapshots", "redaction", "transport"}),
     frozenset({"configure", "cli", "datasette_plugin", "demo", "mcp"}),
     frozenset({"", "__main__", "testing"}),
 )

@@ -5,6 +5,7 @@ Used for traces with spans of other instrumentations; spans of our own tracer sa
 they are. The rules:
 
 * A root is a span without a parent, or one whose parent is in another process and not recorded.
+  A step or tool call of ours is none: the task it belongs to is not here yet.
 * The task is the first root (a task span of ours before any other). A further root that is an
   agent run, or that starts after the first root ended, is a task of its own; any other belongs to
   the first, and so do further attempts at it.

@@ -69,6 +69,13 @@ def test_a_root_may_have_its_parent_in_another_process() -> None:
     assert tasks(planned(unknown, model)) == {None: "d"}
 
 
+def test_a_step_of_ours_is_no_root() -> None:
+    """Whatever it says of its parent: its task has not come yet, or never will."""
+    for parent, remote in ((None, False), ("a", False), ("a", True)):
+        step = seen("b", parent, role="step", own=True, parent_remote=remote)
+        assert tasks(planned(step, seen("c", "b", role="model"))) == {None: "b"}
+
+
 def test_a_further_root_that_is_an_agent_run_is_a_task() -> None:
     """So is one that begins after the first has ended; any other belongs to the first."""
     first = seen("b", end=ord("f"))
