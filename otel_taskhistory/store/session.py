@@ -24,6 +24,7 @@ from otel_taskhistory.store.commit import StoreAway
 from otel_taskhistory.store.contents import Contents, compact
 from otel_taskhistory.store.database import Database
 from otel_taskhistory.store.ledger import Ledger
+from otel_taskhistory.store.orphans import OrphanSweep
 from otel_taskhistory.store.pictures import Found
 from otel_taskhistory.store.processes import Registration
 from otel_taskhistory.store.projection import Projection
@@ -136,6 +137,8 @@ class Session:
                 "otel-taskhistory: what dead processes left running was not looked for (%s)",
                 type(error).__name__,
             )
+        self._orphans = OrphanSweep(self._database, self._artifacts)
+        self._orphans.step()
 
     @property
     def stamp(self) -> Stamp:
@@ -199,6 +202,7 @@ class Session:
                 self._projection.finish()
             self._database.keep_stamp(stamp)
             self._database.fold_log()
+            self._orphans.step()
             return Outcome()
         except BaseException as error:
             self._forget()

@@ -21,7 +21,7 @@ from tests.crash.scripted import Place, picture, sha256, stored
 INTERRUPTED_IS_MARKED: Final = True
 """Whether what dead processes left running is ``interrupted`` after the next writer has opened."""
 
-ORPHANS_ARE_SWEPT: Final = False
+ORPHANS_ARE_SWEPT: Final = True
 """Whether files that no row knows are removed when they are older than `GRACE_SECONDS`."""
 
 GRACE_SECONDS: Final = 600
