@@ -24,6 +24,7 @@ import os
 import secrets
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from otel_taskhistory.settings import ARTIFACTS_NAME, DATABASE_NAME, Settings
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.files import make_file, make_folder, sync_folder, write_file
 from otel_taskhistory.store.reading import Identity, Reading
+from otel_taskhistory.store.recovery import recover
 from otel_taskhistory.store.stamp import ARTIFACT_STAMP
 from otel_taskhistory.units import format_size
 
@@ -268,6 +270,11 @@ class _Copy:
                 " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                 (datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),),
             )
+            # What runs in the original will never end in the copy.
+            living = copy.execute("SELECT id FROM _processes WHERE ended_ns IS NULL").fetchall()
+            copy.execute("BEGIN")
+            recover(copy, [row[0] for row in living], time.time_ns())
+            copy.execute("COMMIT")
             tasks = copy.execute("SELECT count(*) FROM tasks").fetchone()[0]
         with self._database.open("rb+") as file:  # written without syncs up to here
             os.fsync(file.fileno())

@@ -18,7 +18,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from otel_taskhistory import TaskHistory
+from otel_taskhistory import TaskHistory, TaskHistoryExporter, TaskHistoryProcessor, TaskTracer
+from otel_taskhistory.configure import new_provider
 from otel_taskhistory.errors import HistoryNotFound, HistoryRefused, TaskHistoryError
 from otel_taskhistory.settings import Settings
 from otel_taskhistory.store.artifacts import ArtifactFolder
@@ -371,3 +372,23 @@ def test_there_must_be_a_history_of_that_owner(source: Settings, tmp_path: Path)
     with pytest.raises(HistoryRefused):
         backup(Settings.resolve(directory=source.directory, owner="other"), tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+def test_what_runs_in_the_original_is_interrupted_in_the_copy(tmp_path: Path) -> None:
+    """Nobody will ever end it there; the original goes on undisturbed."""
+    exporter = TaskHistoryExporter(tmp_path / "history")
+    provider = new_provider(shutdown_on_exit=False)
+    provider.add_span_processor(TaskHistoryProcessor(exporter))
+    with TaskTracer(provider, exporter=exporter).task("a goal") as task, task.step() as step:
+        step.prompt("what now?")
+        backup(exporter.settings, tmp_path / "copy")
+        with TaskHistory(tmp_path / "copy") as copy:
+            assert copy.task("latest").status == "interrupted"
+            assert [(s.status, s.prompt) for s in copy.steps("latest")] == [
+                ("interrupted", "what now?")
+            ]
+        with TaskHistory(tmp_path / "history") as original:
+            assert original.task("latest").status == "running"
+    with TaskHistory(tmp_path / "history") as original:
+        assert original.task("latest").status == "succeeded"
+    provider.shutdown()
