@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A durable, bounded history of a Host Agent's tasks and steps, as OpenTelemetry spans.
+"""A durable history of a Host Agent's tasks and steps, as OpenTelemetry spans.
 
 The public names are loaded when they are first used, so that the command line, which only reads,
 does not wait for the OpenTelemetry SDK.
