@@ -273,7 +273,7 @@ def test_without_an_sdk_provider_nothing_is_made(tmp_path: Path) -> None:
             step.prompt("what?")
             step.screenshot(b"x")
         print(json.dumps([threading.active_count(), "opentelemetry.sdk" in sys.modules,
-            "sqlite3" in sys.modules]))
+            "otel_taskhistory.store" in sys.modules]))
     """
     environ = {"HOME": str(tmp_path), "OTEL_TASKHISTORY_DIRECTORY": str(tmp_path / "history")}
     assert in_a_program(program, **environ) == [1, False, False]
