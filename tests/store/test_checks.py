@@ -631,7 +631,7 @@ def test_locks_are_read_as_the_system_writes_them(tmp_path: Path) -> None:
         ({"OTEL_TRACES_SAMPLER": "parentbased_always_on"}, []),
         ({"OTEL_SDK_DISABLED": "true"}, ["error"]),
         ({"OTEL_SDK_DISABLED": "false"}, []),
-        ({"OTEL_TRACES_EXPORTER": "taskhistory,taskhistory_otlp"}, ["note"]),
+        ({"OTEL_TRACES_EXPORTER": "taskhistory,console"}, ["note"]),
         ({"OTEL_TRACES_EXPORTER": "taskhistory,otlp"}, ["warning", "note"]),
         ({"OTEL_TRACES_EXPORTER": "zipkin"}, ["warning", "note"]),
         ({"OTEL_TRACES_EXPORTER": "none"}, ["note"]),

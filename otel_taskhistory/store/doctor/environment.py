@@ -22,7 +22,7 @@ _COUNTS: Final = {
 _ENOUGH: Final = 128
 """The SDK's own default, which a step of ours stays below; other instrumentations may not."""
 _KEEPS_ALL: Final = ("always_on", "parentbased_always_on")
-_STAYS_HERE: Final = ("taskhistory", "taskhistory_otlp", "console", "none")
+_STAYS_HERE: Final = ("taskhistory", "console", "none")
 """Exporters that send no content away: ours, the one behind redaction, and none at all."""
 _BY_CONFIGURE: Final = "A provider that otel_taskhistory.configure() has made goes by none of them."
 
@@ -92,7 +92,7 @@ def _exporters(given: Mapping[str, str]) -> Iterator[Finding]:
             "warning",
             f"OTEL_TRACES_EXPORTER sends spans away as they are: {', '.join(away)}",
             "Goals, prompts, decisions and results go with them.",
-            "Use taskhistory_otlp, which sends them without content.",
+            "Take it out where content must not leave the machine.",
             items=("OTEL_TRACES_EXPORTER",),
         )
     if names and not any(name.startswith("taskhistory") for name in names):
@@ -120,7 +120,7 @@ def _exporters(given: Mapping[str, str]) -> Iterator[Finding]:
             f"{targets[0]} is set",
             "opentelemetry-instrument exports by OTLP unless OTEL_TRACES_EXPORTER says otherwise,"
             " and that with content.",
-            "Set OTEL_TRACES_EXPORTER=taskhistory,taskhistory_otlp to send it without content.",
+            "Set OTEL_TRACES_EXPORTER=taskhistory where content must not leave the machine.",
             items=tuple(targets),
         )
 
