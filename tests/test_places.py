@@ -24,6 +24,8 @@ from otel_taskhistory.configure import configure, new_provider
 from otel_taskhistory.errors import HistoryRefused, SchemaTooNew, SettingsError, TaskHistoryError
 from otel_taskhistory.exporter import TaskHistoryExporter
 from otel_taskhistory.store import database as database_module
+from otel_taskhistory.store import stamp as stamp_module
+from otel_taskhistory.store.header import Header
 from otel_taskhistory.store.schema import APPLICATION_ID, SCHEMA_VERSION
 from tests.processes import SOUND_PNG, Program, check, listing, one, rows, run
 
@@ -245,6 +247,24 @@ def test_twenty_processes_open_one_new_history_at_once(tmp_path: Path) -> None:
     goals = {goal for (goal,) in rows(directory, "SELECT goal FROM tasks")}
     assert goals == {f"goal {number}" for number in range(20)}
     assert one(directory, "SELECT count(*) FROM steps WHERE status = 'succeeded'") == 20
+
+
+def test_a_look_while_the_history_is_being_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A header from before the transaction that makes it, the rest from after it: looked again."""
+    made(tmp_path)
+    read = stamp_module.read_header
+    looks: list[Path] = []
+
+    def read_first_from_before(database: Path) -> Any:
+        looks.append(database)
+        return Header(0, 0) if len(looks) == 1 else read(database)
+
+    monkeypatch.setattr(stamp_module, "read_header", read_first_from_before)
+    stamp = stamp_module.read_database_stamp(tmp_path / "history.db")
+    assert stamp is not None
+    assert stamp.owner == "host-agent"
 
 
 def test_an_sqlite_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,31 @@ def read_database_stamp(database: Path) -> Stamp | None:
             f"{database} is no file. Point OTEL_TASKHISTORY_DIRECTORY (or directory=) somewhere"
             " else, or move it away"
         )
+    for _ in range(_LOOKS):
+        try:
+            return _read_stamp(database, ours=_is_ours(database))
+        except (sqlite3.DatabaseError, HistoryRefused) as error:
+            # Perhaps somebody is making the history: what was read first is from before its one
+            # transaction, what was read then from after it, or half of it.
+            failure = error
+            time.sleep(_PAUSE)
+    if isinstance(failure, HistoryRefused):
+        raise failure
+    ours = _is_ours(database)
+    if ours and _is_being_made(database):
+        return None
+    if ours and Path(f"{os.path.realpath(database)}-wal").exists():
+        # A writer was killed while it folded its log in: only with the log the database is whole.
+        return _read_stamp(database, ours=ours, connect=whole)
+    raise failure
+
+
+def _is_ours(database: Path) -> bool:
+    """Whether the header says that it is a history; False when it names no application.
+
+    Raises:
+        HistoryRefused: not SQLite, another application's, or of a newer version.
+    """
     header = read_header(database)
     if header is None:
         raise HistoryRefused(
@@ -83,19 +108,7 @@ def read_database_stamp(database: Path) -> Stamp | None:
             f" otel-taskhistory writes version {SCHEMA_VERSION}: upgrade otel-taskhistory, or point"
             " OTEL_TASKHISTORY_DIRECTORY (or directory=) somewhere else"
         )
-    for _ in range(_LOOKS):
-        try:
-            return _read_stamp(database, ours=ours)
-        except sqlite3.DatabaseError as error:
-            # Perhaps half of the transaction that makes the history, which is through by now.
-            failure = error
-            time.sleep(_PAUSE)
-    if ours and _is_being_made(database):
-        return None
-    if ours and Path(f"{os.path.realpath(database)}-wal").exists():
-        # A writer was killed while it folded its log in: only with the log the database is whole.
-        return _read_stamp(database, ours=ours, connect=whole)
-    raise failure
+    return ours
 
 
 def _read_stamp(
