@@ -98,6 +98,7 @@ class TaskHistoryExporter(SpanExporter):
         self._logged_at: dict[str, float] = {}
         self._failures: dict[str, int] = {}
         self._refused: set[str] = set()
+        self._refused_spans = 0
         self._deferring = threading.local()
         service = explicit_service(service_name)
         if service is None:
@@ -191,6 +192,8 @@ class TaskHistoryExporter(SpanExporter):
             return _not_stored(b"", "empty")
         if len(data) > MAX_PICTURE_BYTES:
             return _not_stored(data, "too_large")
+        if self._refused:  # the history is another component's: nothing of ours goes there
+            return _not_stored(data, "not_stored")
         try:
             stored = self._writer.store_picture(data)
         except Exception as error:
@@ -234,7 +237,7 @@ class TaskHistoryExporter(SpanExporter):
             "checkpoints": counters.checkpoints,
             "commits": counters.commits,
             "reduced": counters.reduced,
-            "lost": counters.lost,
+            "lost": counters.lost + self._refused_spans,
             "away": counters.away,
             "waiting": waiting,
             "waiting_bytes": waiting_bytes,
@@ -296,6 +299,7 @@ class TaskHistoryExporter(SpanExporter):
         if self.settings.owner_explicit:
             return True
         if service in self._refused:
+            self._refused_spans += record.end_ns is not None
             return False
         try:
             check_owner(
@@ -307,6 +311,7 @@ class TaskHistoryExporter(SpanExporter):
             )
         except HistoryRefused as error:
             self._refused.add(service)
+            self._refused_spans += record.end_ns is not None
             self._failed("spans of another service were refused", error)
             return False
         return True
