@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_taskhistory.store.commit import Flag
+
 _logger = logging.getLogger("otel_taskhistory")
 
 INTERVAL_SECONDS: Final = 1.0
@@ -63,14 +65,17 @@ class Snapshots:
         self._record = record
         self._interval = interval
         self._seen: dict[Identity, _Look] = {}
-        self._bell = threading.Event()
+        # No Event: a signal handler may start a span while its thread is setting it.
+        self._bell = Flag()
+        self._awake = False
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
         """A span has started: see to it that somebody watches."""
-        if self._bell.is_set() and self._thread is not None:
+        if self._awake and self._thread is not None:
             return
+        self._awake = True
         self._bell.set()
         if self._thread is not None or self._stopped.is_set():
             return
@@ -91,7 +96,8 @@ class Snapshots:
     def forget(self) -> None:
         """In a forked child: the thread is the parent's, and so is what it knew."""
         self._seen = {}
-        self._bell = threading.Event()
+        self._bell = Flag()
+        self._awake = False
         self._stopped = threading.Event()
         self._thread = None
 
@@ -117,9 +123,10 @@ class Snapshots:
                 _logger.exception("otel-taskhistory: open spans could not be looked at")
             if not self._open_spans():
                 self._seen = {}
-                bell.clear()
-                if not self._open_spans():  # one that started in between has rung again
-                    bell.wait()
+                self._awake = False
+                if not self._open_spans():  # one that started in between rings again
+                    bell.wait(-1)
+                self._awake = True
 
 
 def _look(span: ReadableSpan) -> _Look:

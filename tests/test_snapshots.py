@@ -4,10 +4,12 @@ from __future__ import annotations
 import gc
 import json
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -101,10 +103,10 @@ def test_the_thread_rests_while_nothing_is_open(provider: TracerProvider) -> Non
     assert recorder.news.acquire(timeout=SOON)
     open_spans = {}
     for _ in range(2000):
-        if not snapshots._bell.is_set():
+        if not snapshots._awake:
             break
         threading.Event().wait(0.01)
-    assert not snapshots._bell.is_set()
+    assert not snapshots._awake
     open_spans = {(1, 2): started(provider)}
     snapshots.begin()
     assert recorder.news.acquire(timeout=SOON)
@@ -112,6 +114,42 @@ def test_the_thread_rests_while_nothing_is_open(provider: TracerProvider) -> Non
     assert snapshots._thread is not None
     snapshots._thread.join(SOON)
     assert not snapshots._thread.is_alive()
+
+
+def test_a_signal_handler_may_start_a_span_while_another_is_starting() -> None:
+    """At each line that the start of a span runs, another one begins; nothing is held that it
+    would wait for.
+    """
+    begun: list[int] = []
+
+    def in_all_places() -> None:
+        snapshots = Snapshots(dict, lambda span: None, interval=0.01)
+        busy = False
+
+        def interrupt(frame: FrameType, event: str, value: Any) -> Any:
+            nonlocal busy
+            if event == "line" and not busy:
+                busy = True
+                snapshots.begin()
+                snapshots._awake = False  # the next line meets a watch that rests, too
+                begun.append(frame.f_lineno)
+                busy = False
+            return interrupt
+
+        snapshots.begin()  # its thread is up: that a thread can start in a handler is Python's
+        snapshots._awake = False
+        sys.settrace(interrupt)
+        try:
+            snapshots.begin()
+        finally:
+            sys.settrace(None)
+        snapshots.stop()
+
+    thread = threading.Thread(target=in_all_places, daemon=True)
+    thread.start()
+    thread.join(SOON)
+    assert not thread.is_alive()
+    assert len(begun) > 5
 
 
 def test_a_failing_look_does_not_end_the_watch(

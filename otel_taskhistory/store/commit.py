@@ -82,7 +82,7 @@ class Work(Protocol):
         """Nothing comes any more."""
 
 
-class _Flag:
+class Flag:
     """An event that a signal handler may set while the code it interrupted is setting it."""
 
     __slots__ = ("_lock",)
@@ -92,6 +92,7 @@ class _Flag:
         self._lock.acquire()
 
     def set(self) -> None:
+        """Set it, and wake who waits."""
         try:
             self._lock.release()
         except RuntimeError:
@@ -128,7 +129,7 @@ class Job:
         """Its size is counted among what waits."""
         self.gone = False
         """It is out of the queue for good, and must not be counted any more."""
-        self._woken = _Flag()
+        self._woken = Flag()
         self._callbacks: list[Callable[[], None]] = []
 
     def finish(self, *, stored: bool) -> None:
@@ -157,12 +158,14 @@ class GroupCommit:
         self._work = work
         self._queue: deque[Job] = deque()
         self._in_hand: list[Job] = []
-        self._bell = _Flag()
+        self._bell = Flag()
         self._thread: threading.Thread | None = None
-        """The one that writes, set by itself."""
-        self._started: threading.Thread | None = None
+        """The one that writes: set by itself, and None when it leaves. (Not `is_alive`: a Ctrl-C
+        in there makes Python take a living thread for dead.)"""
+        self._left = Flag()
+        self._servers: set[int] = set()  # background threads that write or are about to
         self._serving = threading.Lock()
-        self._writers: set[int] = set()  # threads that write or are about to
+        self._writers: set[int] = set()  # they, and who writes in their stead
         self._idle = True
         self._away = False
         self._pausing = 0  # the thread that is about to fork
@@ -227,10 +230,10 @@ class GroupCommit:
         """
         self._closing = True
         thread = self._thread
-        if thread is not None and thread.is_alive():
+        if thread is not None:
             self._bell.set()
-            if thread is not threading.current_thread():
-                thread.join(max(seconds, 0.1))
+            if not self._is_writer():
+                self._await_leaving(thread, max(seconds, 0.1))
         elif self._serving.acquire(timeout=max(seconds, 0.1)):
             try:
                 self._close()
@@ -263,7 +266,7 @@ class GroupCommit:
         if sys.is_finalizing():
             self._write_last()
             return
-        if self._pausing or _is_alive(self._thread) or _is_alive(self._started):
+        if self._pausing or self._servers:
             return
         thread = threading.Thread(target=self._serve, name="otel-taskhistory", daemon=True)
         try:
@@ -271,8 +274,6 @@ class GroupCommit:
         except RuntimeError:
             # The interpreter shuts down, or there are too many threads.
             self._write_here()
-        else:
-            self._started = thread
 
     def _write_here(self) -> None:
         if self._is_writer():
@@ -289,7 +290,19 @@ class GroupCommit:
             self._write_all()
 
     def _serve(self) -> None:
-        self._as_writer(self._write_until_told)
+        me = threading.get_ident()
+        self._servers.add(me)
+        try:
+            self._as_writer(self._write_until_told)
+        finally:
+            self._servers.discard(me)
+            self._left.set()
+
+    def _await_leaving(self, thread: threading.Thread, seconds: float) -> None:
+        """Wait until the thread that writes has left, at most `seconds`."""
+        deadline = time.monotonic() + seconds
+        while self._thread is thread and (left := deadline - time.monotonic()) > 0:
+            self._left.wait(min(left, _RETRY_SECONDS / 10))
 
     def _as_writer(self, work: Callable[[], None]) -> None:
         """Run `work` as the only writer; not at all when there is one already."""
@@ -445,17 +458,15 @@ class GroupCommit:
         thread = self._thread
         if thread is not None:
             self._bell.set()
-            thread.join(_FORK_SECONDS)
+            self._await_leaving(thread, _FORK_SECONDS)
+            if self._thread is not thread:
+                thread.join(_FORK_SECONDS)  # the few instructions that are left
 
     def resume(self) -> None:
         """Go on, in the process that forked."""
         self._pausing = 0
         if self._queue:  # nobody started a thread meanwhile
             self._ring()
-
-
-def _is_alive(thread: threading.Thread | None) -> bool:
-    return thread is not None and thread.is_alive()
 
 
 _all: weakref.WeakSet[GroupCommit] = weakref.WeakSet()

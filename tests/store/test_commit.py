@@ -347,6 +347,87 @@ def test_a_signal_handler_may_submit_at_any_moment(group: GroupCommit, work: Not
     assert len(work.written) == submitted + len(handled)
 
 
+@pytest.mark.parametrize("away", [False, True])
+def test_a_signal_handler_may_submit_at_each_line_of_a_submit(
+    group: GroupCommit, work: NotedWork, away: bool
+) -> None:
+    """Whatever the code that it interrupts holds: nothing hangs, nothing is lost."""
+    nested: list[Job] = []
+
+    def at_all_places() -> None:
+        busy = False
+
+        def interrupt(frame: FrameType, event: str, value: Any) -> Any:
+            nonlocal busy
+            if event == "line" and not busy:
+                busy = True
+                nested.append(job(f"nested {len(nested)}"))
+                group.submit(nested[-1])
+                busy = False
+            return interrupt
+
+        sys.settrace(interrupt)
+        try:
+            for wait in Wait:
+                group.submit(job(f"outer {wait.name}"), wait)
+            group.flush(0.01)
+        finally:
+            sys.settrace(None)
+
+    group.submit(job("the thread is up"))
+    work.away = away
+    thread = threading.Thread(target=at_all_places, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    work.away = False
+    assert group.flush(PATIENCE)
+    assert len(nested) > 20
+    assert all(one.stored for one in nested)
+    assert len(work.written) == 1 + len(nested) + len(Wait)
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_ctrl_c_at_each_line_of_a_submit_leaves_nothing_behind(
+    group: GroupCommit, work: NotedWork, away: bool
+) -> None:
+    """The next job is written, and the one that was interrupted too if it had been handed over."""
+
+    def interrupted_at(number: int) -> bool:
+        lines = 0
+
+        def interrupt(frame: FrameType, event: str, value: Any) -> Any:
+            nonlocal lines
+            lines += event == "line"
+            if lines == number:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return interrupt
+
+        sys.settrace(interrupt)
+        try:
+            group.submit(job(number))
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(None)
+        return False
+
+    group.submit(job("the thread is up"))
+    work.away = away
+    number = 1
+    while interrupted_at(number):
+        number += 1
+    assert number > 10
+    work.away = False
+    assert group.flush(PATIENCE)
+    after = job("after")
+    group.submit(after)
+    assert after.stored
+    assert work.written[-2:] == [number, "after"]
+    assert group.waiting == (0, 0)
+
+
 def test_an_interrupted_wait_loses_nothing(group: GroupCommit, work: NotedWork) -> None:
     """Ctrl-C while a thread waits for its commit: it leaves, the commit happens."""
     begin_slow_commit(work, group)
