@@ -7,20 +7,25 @@ Opening is read-only: nothing is created or changed, and no writer ever waits fo
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from otel_taskhistory.errors import SettingsError
-from otel_taskhistory.settings import Settings
-from otel_taskhistory.store import details, reader
+from otel_taskhistory.settings import Retention, Settings
+from otel_taskhistory.store import details, pruning, reader, records, space
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.backup import BackupReport, backup
 from otel_taskhistory.store.changes import prompt_changes
 from otel_taskhistory.store.ids import find_task, short_ids
+from otel_taskhistory.store.passes import Pass
+from otel_taskhistory.store.pruning import Pruned
 from otel_taskhistory.store.reading import Identity, Reading
+from otel_taskhistory.store.records import RetentionRecord
+from otel_taskhistory.store.space import Usage
 from otel_taskhistory.store.times import LATEST_NS
 from otel_taskhistory.store.views import (
     ModelCall,
@@ -41,6 +46,8 @@ __all__ = [
     "Page",
     "PromptChange",
     "PromptMessage",
+    "Pruned",
+    "RetentionRecord",
     "Screenshot",
     "Stats",
     "Step",
@@ -48,6 +55,7 @@ __all__ = [
     "TaskHistory",
     "TimelineRecord",
     "ToolCall",
+    "Usage",
 ]
 
 STATUSES: Final = ("running", "succeeded", "failed", "cancelled", "interrupted")
@@ -238,6 +246,89 @@ class TaskHistory:
             OSError: the target cannot be written. Nothing is left there in either case.
         """
         return backup(self.settings, Path(directory))
+
+    def usage(self) -> Usage:
+        """What the history takes, in bytes."""
+        return self._reading.read(lambda c: space.usage(c, self.settings.database))
+
+    def retention_records(self, limit: int = 20) -> list[RetentionRecord]:
+        """What was removed, when and because of which limit, the latest first."""
+        return self._reading.read(lambda c: records.records(c, _limit(limit)))
+
+    def late_spans(self) -> int:
+        """How many spans came after their task was removed, and were dropped."""
+        return self._reading.read(records.late_spans)
+
+    # --- these open the history for writing ---
+
+    def prune(
+        self,
+        retention: Retention | None = None,
+        dry_run: bool = False,
+        *,
+        progress: Callable[[Pass], None] | None = None,
+    ) -> Pruned:
+        """Remove tasks that are past the limits, whole and oldest first.
+
+        Safe while agents write: it works in short steps.
+
+        Args:
+            retention: the limits; None for those of the environment.
+            dry_run: say what would go, and change not a byte.
+            progress: called after each step with what was done so far.
+
+        Raises:
+            TaskHistoryError: the history must not or cannot be written.
+        """
+        retention = retention or self.settings.retention
+        if dry_run:
+            return self._reading.read(lambda c: pruning.plan_pruning(c, retention))
+        return pruning.prune(replace(self._to_write(), retention=retention), progress)
+
+    def remove(self, task_id: str) -> Pruned:
+        """Remove one task, whatever the limits say.
+
+        Args:
+            task_id: as for `task`.
+
+        Raises:
+            TaskNotFound: there is no such task, or several.
+            TaskHistoryError: it runs or is pinned, or the history cannot be written.
+        """
+        return pruning.remove_task(self._to_write(), task_id)[1]
+
+    def pin(self, task_id: str) -> Task:
+        """Keep a task whatever the limits say; it does not count for them either.
+
+        Args:
+            task_id: as for `task`.
+
+        Raises:
+            TaskNotFound: there is no such task, or several.
+            TaskHistoryError: the history cannot be written.
+        """
+        return self.task(pruning.set_pinned(self._to_write(), task_id, True))
+
+    def unpin(self, task_id: str) -> Task:
+        """Let the limits apply to a task again; see `pin`."""
+        return self.task(pruning.set_pinned(self._to_write(), task_id, False))
+
+    def purge(self) -> bool:
+        """Rewrite the database, so that nothing of what was deleted is left in its files.
+
+        Agents wait while it does.
+
+        Returns:
+            False when a reader with an old snapshot keeps the write-ahead log as it is.
+
+        Raises:
+            TaskHistoryError: there is not enough room for it, or others write all the time.
+        """
+        return pruning.purge(self._to_write())
+
+    def _to_write(self) -> Settings:
+        """This very history, whoever owns it."""
+        return replace(self.settings, owner=self.identity.owner, owner_explicit=True)
 
     def close(self) -> None:
         """Give back the file handles; a later call opens them again."""

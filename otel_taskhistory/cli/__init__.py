@@ -18,6 +18,7 @@ from otel_taskhistory._version import __version__
 from otel_taskhistory.cli.backup import backup
 from otel_taskhistory.cli.demo import demo_command
 from otel_taskhistory.cli.doctor import doctor
+from otel_taskhistory.cli.prune import pin_command, prune_command, unpin_command
 from otel_taskhistory.cli.show import show_command
 from otel_taskhistory.cli.stats import path_command, stats_command
 from otel_taskhistory.cli.tasks import tasks_command
@@ -110,6 +111,9 @@ for command in (
     backup,
     doctor,
     demo_command,
+    prune_command,
+    pin_command,
+    unpin_command,
 ):
     cli.add_command(command)
 

@@ -39,6 +39,7 @@ def _facts(history: TaskHistory) -> dict[str, Any]:
     database = _size(settings.database)
     wal = _size(settings.database.with_name(f"{settings.database.name}-wal"))
     limits = settings.retention
+    usage = history.usage()
     return {
         "directory": str(settings.directory),
         "database": str(settings.database),
@@ -55,6 +56,10 @@ def _facts(history: TaskHistory) -> dict[str, Any]:
         "artifact_bytes": sum(artifacts),
         "artifact_files": len(artifacts),
         "total_bytes": database + wal + sum(artifacts),
+        "content_bytes": usage.content,
+        "free_bytes": usage.free,
+        "late_spans": history.late_spans(),
+        "removals": [asdict(record) for record in history.retention_records(10)],
         "max_age_seconds": limits.max_age.total_seconds() if limits.max_age else None,
         "max_tasks": limits.max_tasks,
         "max_bytes": limits.max_bytes,
@@ -105,10 +110,29 @@ def _print(facts: dict[str, Any], limits: Retention) -> None:
                 format_size(limits.max_bytes) if limits.max_bytes else "any size",
             ]
         ),
+        "content": format_size(facts["content_bytes"])
+        + (f" of {format_size(limits.max_bytes)}" if limits.max_bytes else "")
+        + f", {format_size(facts['free_bytes'])} free within the database",
+        "removed": _removed(facts["removals"]),
+        "late": count(facts["late_spans"], "span") + " came after their task was removed"
+        if facts["late_spans"]
+        else "",
     }
     for label, text in rows.items():
         if text:
             screen.block(text, label=(label, "dim"), room=10)
+
+
+def _removed(removals: list[dict[str, Any]]) -> str:
+    """The last of what retention did."""
+    if not removals:
+        return ""
+    last = removals[0]
+    tasks = count(last["agent_tasks"] + last["other_tasks"], "task")
+    return (
+        f"{tasks}, {format_size(max(last['bytes'], 0))} at {local_time(last['at'])}"
+        f" ({last['reason']})"
+    )
 
 
 @click.command("path")

@@ -11,7 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Role = Literal["task", "step", "model", "tool", "agent", "other"]
+Role = Literal["task", "step", "model", "tool", "agent", "other", "setup", "pending"]
+"""``setup`` makes something ready and is no work by itself (``create_agent``, ``workflow.build``):
+a trace of nothing else makes no task. ``pending`` announces a span that has not ended yet."""
+
 Status = Literal["running", "succeeded", "failed", "cancelled", "interrupted"]
 
 
@@ -58,6 +61,8 @@ class ModelCall:
     error: str | None = None
     call_ids: tuple[str, ...] = ()
     """Ids of the tool calls that the decision asked for."""
+    response_id: str | None = None
+    """The provider's id of the response: two spans that name the same one are the same call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +110,9 @@ class SpanFacts:
     model_calls: tuple[ModelCall, ...] = ()
     tool_call: ToolCall | None = None
     screenshots: tuple[Screenshot, ...] = ()
+    linked_traces: tuple[str, ...] = ()
+    """Ids of other traces that the span has links to, in their order."""
+    announces: str | None = None
+    """Of a ``pending`` span: id of the span that it announces."""
+    announced_parent: str | None = None
+    """And the id of that span's parent; None when it is a root."""

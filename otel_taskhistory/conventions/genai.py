@@ -8,7 +8,7 @@ or as structured values. See the conventions' pages on GenAI spans and on agent 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from otel_taskhistory import semconv
@@ -22,7 +22,7 @@ from otel_taskhistory.conventions.facts import (
 )
 from otel_taskhistory.conventions.outcome import Outcome, outcome_of
 from otel_taskhistory.spans.encode import encode
-from otel_taskhistory.spans.record import Attributes, SpanRecord, as_integer
+from otel_taskhistory.spans.record import Attributes, LogRecord, SpanRecord, as_integer
 
 _ROLES: Final[Mapping[str, Role]] = {
     "chat": "model",
@@ -42,7 +42,7 @@ _MODEL_SIGNS: Final = (
 )
 
 
-def read(record: SpanRecord) -> SpanFacts | None:
+def read(record: SpanRecord, logs: Sequence[LogRecord] = ()) -> SpanFacts | None:
     """What the span says in this dialect, or None when it does not speak it."""
     attributes = record.attributes
     operation = attributes.get(semconv.GEN_AI_OPERATION_NAME)

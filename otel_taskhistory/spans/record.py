@@ -49,6 +49,33 @@ class OriginRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class LogRecord:
+    """Everything OTLP knows of a log record that belongs to a span.
+
+    Attributes:
+        trace_id, span_id: of the span within which it was written.
+        event_name: as the record says, or its attribute ``event.name`` in older ones.
+        body: a value of any type that attributes can have.
+        time_ns, observed_ns: nanoseconds since 1970 UTC; 0 where nobody said.
+        severity_number, severity_text: as in OpenTelemetry's logs data model.
+    """
+
+    trace_id: str
+    span_id: str
+    event_name: str
+    body: Any = None
+    attributes: Attributes = field(default_factory=dict)
+    time_ns: int = 0
+    observed_ns: int = 0
+    severity_number: int = 0
+    severity_text: str = ""
+    flags: int = 0
+    dropped_attributes: int = 0
+    resource: OriginRecord = field(default_factory=OriginRecord)
+    scope: OriginRecord = field(default_factory=OriginRecord)
+
+
+@dataclass(frozen=True, slots=True)
 class SpanRecord:
     """Everything OTLP knows of a span.
 

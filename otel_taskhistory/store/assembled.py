@@ -153,7 +153,7 @@ class TraceAssembler:
         self, planned: PlannedTask, trace: int, trace_id: str, spans: dict[int, _Span]
     ) -> tuple[int, str]:
         task_id = trace_id
-        if planned.root is not None and not planned.first:
+        if planned.root is not None and not (planned.first and self._rows.has_first_task(trace)):
             task_id = f"{trace_id}-{planned.root.span_id}"
         fields = self._task_fields(planned, spans)
         task = self._rows.task(trace, task_id, trace_id, fields.started_ns, fields.kind)

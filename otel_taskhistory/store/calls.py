@@ -17,6 +17,7 @@ from otel_taskhistory.spans.record import SpanRecord
 from otel_taskhistory.store.contents import SHARE_FROM, Contents, compact
 from otel_taskhistory.store.ledger import Written
 from otel_taskhistory.store.pictures import might_hold_pictures
+from otel_taskhistory.store.running import REMOVED
 from otel_taskhistory.store.times import iso, optional_ns, sqlite_ns
 
 _CALL_COLUMNS: Final = (
@@ -44,7 +45,11 @@ def _upsert(table: str, columns: tuple[str, ...], key: tuple[str, ...]) -> str:
 
 _UPSERT_CALL: Final = _upsert("_model_calls", _CALL_COLUMNS, ("span", "ordinal"))
 _UPSERT_TOOL: Final = _upsert("_tool_calls", _TOOL_COLUMNS, ("span",))
-_UPSERT_SHOT: Final = _upsert("screenshots", _SHOT_COLUMNS, ("span", "role", "position"))
+_UPSERT_SHOT: Final = (
+    _upsert("screenshots", _SHOT_COLUMNS, ("span", "role", "position"))
+    # Its file had to go (see `running`): that the span comes again does not bring it back.
+    + f" WHERE screenshots.status <> '{REMOVED}'"
+)
 
 
 class Calls:

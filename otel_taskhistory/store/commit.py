@@ -72,6 +72,9 @@ class Work(Protocol):
             StoreAway: not now; nothing was written.
         """
 
+    def rest(self) -> bool:
+        """Do a bit of what can wait, while nothing is to be written; whether there is more."""
+
     def went_away(self, reason: Exception) -> None:
         """The circuit has opened."""
 
@@ -210,6 +213,10 @@ class GroupCommit:
         if self._closed and not job.done:  # closed between our first line and the append
             job.finish(stored=False)
 
+    def wake(self) -> None:
+        """Let the thread begin, though there is nothing to be written: it tidies up."""
+        self._ring()
+
     def flush(self, seconds: float) -> bool:
         """Commit all that waits, the backlog too; whether that was done within `seconds`."""
         deadline = time.monotonic() + seconds
@@ -325,6 +332,7 @@ class GroupCommit:
             self._idle = False
             self._write_all()
             self._idle = True
+            self._rest()
             if self._pausing:
                 return
             if self._closing:
@@ -351,6 +359,12 @@ class GroupCommit:
             for job in jobs:
                 self._leaves(job)
                 job.finish(stored=stored)
+
+    def _rest(self) -> None:
+        """Tidy up, bit by bit, until somebody wants something."""
+        while not (self._queue or self._away or self._closing or self._pausing):
+            if not self._work.rest():
+                return
 
     def _write(self, jobs: list[Job]) -> bool:
         entries = [entry for job in jobs for entry in job.entries]

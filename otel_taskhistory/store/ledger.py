@@ -18,6 +18,7 @@ from otel_taskhistory.conventions.facts import SpanFacts
 from otel_taskhistory.spans.encode import Encoded, encode, escape_surrogates
 from otel_taskhistory.spans.record import OriginRecord, SpanRecord
 from otel_taskhistory.store.contents import SHARE_FROM, Contents, compact
+from otel_taskhistory.store.late import LateSpans
 from otel_taskhistory.store.migrations import filled
 from otel_taskhistory.store.pictures import might_hold_pictures
 
@@ -116,14 +117,17 @@ class Ledger:
     def __init__(self, connection: sqlite3.Connection, contents: Contents) -> None:
         self._connection = connection
         self._contents = contents
+        self._late = LateSpans(connection)
 
-    def trace(self, trace_id: str) -> int:
-        """The row of a trace, made if it is new."""
+    def trace(self, trace_id: str, now_ns: int) -> int | None:
+        """The row of a trace, made if it is new; None when it was removed."""
         row = self._connection.execute(
             "SELECT id FROM _traces WHERE trace_id = ?", (trace_id,)
         ).fetchone()
         if row:
             return int(row[0])
+        if self._late.has_trace(trace_id, now_ns):
+            return None
         made = self._connection.execute(
             "INSERT INTO _traces (trace_id) VALUES (?)", (trace_id,)
         ).lastrowid
@@ -138,10 +142,20 @@ class Ledger:
         process: int | None,
         seen_ns: int,
         marks: Iterable[str] = (),
-    ) -> Written:
-        """Write one span, or leave the version that is there when it is the better one."""
-        trace = self.trace(record.trace_id)
+    ) -> Written | None:
+        """Write one span, or leave the version that is there when it is the better one.
+
+        Returns:
+            None when its task was removed.
+        """
+        trace = self.trace(record.trace_id, seen_ns)
+        if trace is None:
+            return None
         known = self._connection.execute(_KNOWN, (trace, record.span_id)).fetchone()
+        if not known and self._late.has_span(
+            record.trace_id, record.span_id, record.parent_span_id, seen_ns
+        ):
+            return None
         if known and _is_older(record.end_ns, seen_ns, known[1], known[3]):
             return Written(known[0], trace, new=False, changed=False)
         row = self._row(record, trace, set(marks))

@@ -18,6 +18,8 @@ underscore are ours and may change.
   instrumentation, a ``nested`` one was made by an agent within a tool of its step; the bits of
   ``filled`` say which of its columns are those of a twin (see `otel_taskhistory.store.twins`).
 * ``_traces.assembled`` is one of `otel_taskhistory.store.rows.TraceState`.
+* What retention counts and remembers is in `otel_taskhistory.store.bookkeeping`. Rows of a task
+  refer to ``_owners``, which outlives the task until all of them are gone.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from __future__ import annotations
 from typing import Final
 
 from sqlite_utils import Database, Migrations
+
+from otel_taskhistory.store.bookkeeping import STATEMENTS as BOOKKEEPING
 
 APPLICATION_ID: Final = 0x4F544C48
 """``PRAGMA application_id`` of a history: "OTLH" in ASCII."""
@@ -125,7 +129,7 @@ CREATE TABLE _spans (
     scope INTEGER NOT NULL REFERENCES _contents(id),
     role TEXT NOT NULL,
     facts TEXT NOT NULL,
-    task INTEGER REFERENCES tasks(id),
+    task INTEGER REFERENCES _owners(id),
     process INTEGER REFERENCES _processes(id),
     seen_ns INTEGER NOT NULL,
     size INTEGER NOT NULL,
@@ -180,6 +184,7 @@ CREATE TABLE tasks (
     pinned INTEGER NOT NULL DEFAULT 0,
     span_count INTEGER NOT NULL DEFAULT 0,
     dropped INTEGER NOT NULL DEFAULT 0,
+    bytes INTEGER NOT NULL DEFAULT 0,
     error_type TEXT,
     key TEXT,
     started_ns INTEGER NOT NULL,
@@ -199,7 +204,6 @@ CREATE INDEX tasks_conversation ON tasks (conversation_id) WHERE conversation_id
 CREATE INDEX tasks_trace ON tasks (trace);
 CREATE INDEX tasks_root ON tasks (root);
 CREATE INDEX tasks_key ON tasks (key) WHERE key IS NOT NULL;
-CREATE INDEX tasks_oldest ON tasks (kind, pinned, committed_ns, id);
 
 CREATE TABLE screenshots (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -230,7 +234,7 @@ CREATE TABLE _model_calls (
     span INTEGER NOT NULL REFERENCES _spans(id),
     ordinal INTEGER NOT NULL,
     step INTEGER REFERENCES _steps(id),
-    task INTEGER REFERENCES tasks(id),
+    task INTEGER REFERENCES _owners(id),
     status TEXT NOT NULL,
     attempt INTEGER NOT NULL,
     started_ns INTEGER NOT NULL,
@@ -267,7 +271,7 @@ CREATE TABLE _tool_calls (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     span INTEGER NOT NULL UNIQUE REFERENCES _spans(id),
     step INTEGER REFERENCES _steps(id),
-    task INTEGER REFERENCES tasks(id),
+    task INTEGER REFERENCES _owners(id),
     call_id TEXT,
     name TEXT NOT NULL,
     status TEXT NOT NULL,
@@ -289,7 +293,7 @@ CREATE INDEX _tool_calls_result ON _tool_calls (result_content) WHERE result_con
 
 CREATE TABLE _steps (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    task INTEGER NOT NULL REFERENCES tasks(id),
+    task INTEGER NOT NULL REFERENCES _owners(id),
     span INTEGER NOT NULL UNIQUE REFERENCES _spans(id),
     step_index INTEGER NOT NULL,
     name TEXT NOT NULL,
@@ -322,7 +326,7 @@ CREATE INDEX _steps_result ON _steps (result_content) WHERE result_content IS NO
 
 CREATE TABLE _timeline (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
-    task INTEGER REFERENCES tasks(id),
+    task INTEGER REFERENCES _owners(id),
     span INTEGER REFERENCES _spans(id),
     at_ns INTEGER NOT NULL,
     event TEXT NOT NULL,
@@ -450,7 +454,7 @@ JOIN _spans AS own ON own.id = call.span
 LEFT JOIN tasks AS task ON task.id = call.task
 LEFT JOIN _steps AS step ON step.id = call.step
 LEFT JOIN _spans AS step_span ON step_span.id = step.span
-WHERE call.twin_of IS NULL;
+WHERE call.twin_of IS NULL AND (call.task IS NULL OR task.id IS NOT NULL);
 
 CREATE VIEW tool_calls AS
 SELECT call.call_id, step_span.span_id AS step_id, task.task_id, own.span_id, call.name,
@@ -461,14 +465,16 @@ FROM _tool_calls AS call
 JOIN _spans AS own ON own.id = call.span
 LEFT JOIN tasks AS task ON task.id = call.task
 LEFT JOIN _steps AS step ON step.id = call.step
-LEFT JOIN _spans AS step_span ON step_span.id = step.span;
+LEFT JOIN _spans AS step_span ON step_span.id = step.span
+WHERE call.task IS NULL OR task.id IS NOT NULL;
 
 CREATE VIEW timeline AS
 SELECT entry.seq, task.task_id, step_span.span_id AS step_id, {_time("entry.at_ns")} AS at,
     entry.event, entry.detail
 FROM _timeline AS entry
 LEFT JOIN tasks AS task ON task.id = entry.task
-LEFT JOIN _spans AS step_span ON step_span.id = entry.span;
+LEFT JOIN _spans AS step_span ON step_span.id = entry.span
+WHERE entry.task IS NULL OR task.id IS NOT NULL;
 
 CREATE VIEW spans AS
 SELECT trace.trace_id, own.span_id, own.parent_span_id, own.trace_state, own.flags, own.name,
@@ -485,14 +491,15 @@ SELECT trace.trace_id, own.span_id, own.parent_span_id, own.trace_state, own.fla
     own.marks, task.task_id
 FROM _spans AS own
 JOIN _traces AS trace ON trace.id = own.trace
-LEFT JOIN tasks AS task ON task.id = own.task;
+LEFT JOIN tasks AS task ON task.id = own.task
+WHERE own.task IS NULL OR task.id IS NOT NULL;
 """
 
 
 @migrations()
 def m001_initial(db: Database) -> None:
     """The first schema: contents stored once, the ledger, and what it means."""
-    for statement in _statements(_TABLES + _VIEWS):
+    for statement in (*_statements(_TABLES + _VIEWS), *BOOKKEEPING):
         db.execute(statement)
 
 

@@ -64,6 +64,10 @@ class Projection:
         self._assembler = TraceAssembler(connection, self._rows, self._steps, self._inputs)
         self._dirty: dict[int, _Dirty] = {}
 
+    def begin(self) -> None:
+        """A transaction has begun."""
+        self._rows.begin()
+
     def apply(self, record: SpanRecord, facts: SpanFacts, written: Written) -> None:
         """Take one span into account that the ledger has just written."""
         if not written.changed:

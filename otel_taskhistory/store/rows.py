@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from otel_taskhistory.store.contents import compact
+from otel_taskhistory.store.space import content_bytes
 from otel_taskhistory.store.times import iso, milliseconds, sqlite_ns
 
 FINAL: Final = frozenset({"succeeded", "failed", "cancelled", "interrupted"})
@@ -90,6 +91,7 @@ class Rows:
         self._connection = connection
         self.touched: set[int] = set()
         """Tasks that this transaction has changed."""
+        self._content_before: int | None = None
 
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of a query."""
@@ -115,6 +117,10 @@ class Rows:
     def set_state(self, trace: int, state: TraceState) -> None:
         """Remember how the meaning of a trace is found."""
         self._connection.execute("UPDATE _traces SET assembled = ? WHERE id = ?", (state, trace))
+
+    def has_first_task(self, trace: int) -> bool:
+        """Whether the task that has the id of the trace is there, or may come."""
+        return self.one("SELECT 1 FROM _headless WHERE trace = ?", trace) is None
 
     def has_task(self, trace: int) -> bool:
         """Whether anything is known of tasks of this trace."""
@@ -227,11 +233,21 @@ class Rows:
         self._connection.execute(_TOTALS, (task,))
         self._connection.execute(_MODEL, (task,))
 
+    def begin(self) -> None:
+        """Note how large the history is when a transaction begins."""
+        self._content_before = content_bytes(self._connection)
+
     def touch(self, now_ns: int, process: int | None) -> None:
-        """Note the commit, and who made it, in every task that this transaction changed."""
+        """Note the commit, who made it and what it added, in every task that it changed."""
+        grown = 0
+        if self.touched and self._content_before is not None:
+            content = content_bytes(self._connection)
+            grown = (content - self._content_before) // len(self.touched)
+            self._content_before = content
         for task in self.touched:
             self._connection.execute(
-                "UPDATE tasks SET committed_ns = ?, process = ? WHERE id = ?",
-                (now_ns, process, task),
+                "UPDATE tasks SET committed_ns = ?, process = ?, bytes = max(bytes + ?, 0)"
+                " WHERE id = ?",
+                (now_ns, process, grown, task),
             )
         self.touched.clear()

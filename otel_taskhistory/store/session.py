@@ -29,6 +29,7 @@ from otel_taskhistory.store.pictures import Found
 from otel_taskhistory.store.processes import Registration
 from otel_taskhistory.store.projection import Projection
 from otel_taskhistory.store.recovery import enter, leave, revive
+from otel_taskhistory.store.retainer import Retainer
 from otel_taskhistory.store.stamp import Stamp
 
 _logger = logging.getLogger("otel_taskhistory")
@@ -107,6 +108,7 @@ class Session:
         service: the explicit ``service.name`` of this process, if it is known.
         clock: ns since 1970.
         wait: seconds to wait for others who open or write; see `Database`.
+        problem: told of what keeps the history from staying within its limits.
 
     Raises:
         TaskHistoryError: the history must not or cannot be used.
@@ -118,6 +120,7 @@ class Session:
         service: str | None,
         clock: Callable[[], int],
         wait: float | None = None,
+        problem: Callable[[Exception], None] | None = None,
     ) -> None:
         self._database = Database(settings, service_name=service, wait=wait)
         self._artifacts = ArtifactFolder(settings.artifacts)
@@ -139,6 +142,9 @@ class Session:
             )
         self._orphans = OrphanSweep(self._database, self._artifacts)
         self._orphans.step()
+        self.late = 0
+        """Ended spans of the last group that were dropped: their task was removed before."""
+        self.retainer = Retainer(self._database, self._artifacts, settings, clock, problem)
 
     @property
     def stamp(self) -> Stamp:
@@ -231,6 +237,8 @@ class Session:
         if self._registration.sign(self._database.connection):
             revive(self._database.connection, self._registration.row, self._clock())
         self._projection.process = self._registration.row
+        self.late = 0
+        self._projection.begin()
         stamp = self._database.claim_service(service)
         for gap in gaps:
             self._tell_gap(gap)
@@ -282,6 +290,9 @@ class Session:
             seen_ns=entry.seen_ns,
             marks=entry.marks,
         )
+        if written is None:
+            self.late += entry.ended
+            return
         self._projection.apply(entry.record, facts, written)
 
     def _forget(self) -> None:

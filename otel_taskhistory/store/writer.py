@@ -26,6 +26,7 @@ from otel_taskhistory.store.commit import GroupCommit, Job, StoreAway, Wait
 from otel_taskhistory.store.damage import is_damage
 from otel_taskhistory.store.database import connect, connect_to_read
 from otel_taskhistory.store.recovery import recover_task
+from otel_taskhistory.store.retainer import ROWS, ROWS_PER_ENTRY
 from otel_taskhistory.store.session import Entry, Session, StoredFile, store_file
 from otel_taskhistory.store.stamp import Stamp
 
@@ -50,6 +51,8 @@ class Counters:
     """Spans of which only a reduced form could be stored."""
     lost: int = 0
     """Spans and checkpoints that were given up on."""
+    late: int = 0
+    """Spans that came after their task was removed, and were dropped."""
     away: int = 0
     """How often the store could not be written."""
     last_error: str | None = None
@@ -88,10 +91,14 @@ class Writer:
         self._logged_at: dict[str, float] = {}
         self._gaps: dict[str, dict[str, Any]] = {}
         """By reason, what the timeline is still to be told."""
-        self._session: Session | None = Session(settings, service_name, clock)
+        self._session: Session | None = Session(
+            settings, service_name, clock, problem=self._limit_trouble
+        )
         self.stamp: Stamp = self._session.stamp
         """Owner, history id and service of the history, as last seen."""
         self._commit = GroupCommit(_Work(self))
+        if self._keep_within_limits(self._session):
+            self._commit.wake()
 
     # --- handing over ---
 
@@ -226,7 +233,30 @@ class Writer:
         if outcome.lost:
             self.counters.lost += outcome.lost
             self._trouble(StoreAway(f"{outcome.lost} spans were lost"), "spans were not storable")
+        self.counters.late += session.late
+        self._keep_within_limits(session, len(entries))
         return True
+
+    def _keep_within_limits(self, session: Session, entries: int = 0) -> bool:
+        """Do a bounded bit of it; whether there is more to be done."""
+        try:
+            return session.retainer.step(ROWS + ROWS_PER_ENTRY * entries).more
+        except Exception as error:
+            self._limit_trouble(error)
+            return False
+
+    def _rest(self) -> bool:
+        """Do a bounded bit of what can wait; whether there is more."""
+        if self._session is None:
+            return False
+        try:
+            return self._session.retainer.rest()
+        except Exception as error:
+            self._limit_trouble(error)
+            return False
+
+    def _limit_trouble(self, error: Exception) -> None:
+        self._trouble(error, "the history cannot be kept within its limits now")
 
     def _opened(self, wait: float) -> Session:
         """The session; opened anew when there is none or its files are not the history any more.
@@ -248,7 +278,9 @@ class Writer:
             )
         if session is None:
             try:
-                session = Session(self.settings, self._service, self._clock, wait)
+                session = Session(
+                    self.settings, self._service, self._clock, wait, self._limit_trouble
+                )
             except TaskHistoryError as error:
                 raise StoreAway(str(error)) from error
             self._session = session
@@ -306,6 +338,9 @@ class _Work:
 
     def write(self, entries: list[Any], durable: bool, patient: bool) -> bool:
         return self._writer._write(entries, durable, patient)
+
+    def rest(self) -> bool:
+        return self._writer._rest()
 
     def went_away(self, reason: Exception) -> None:
         self._writer.counters.away += 1

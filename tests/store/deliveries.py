@@ -23,7 +23,7 @@ SECOND = 10**9
 NOON = 1_790_000_000 * SECOND
 
 PUBLIC = {
-    "tasks": ("id", "trace", "root", "committed_ns"),
+    "tasks": ("id", "trace", "root", "committed_ns", "bytes"),
     "steps": (),
     "model_calls": (),
     "tool_calls": (),

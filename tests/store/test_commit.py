@@ -56,6 +56,9 @@ class NotedWork:
     def went_away(self, reason: Exception) -> None:
         self.reasons.append(reason)
 
+    def rest(self) -> bool:
+        return False
+
     def gave_up(self, entries: list[Any]) -> None:
         self.lost += entries
 

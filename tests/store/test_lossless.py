@@ -388,6 +388,7 @@ def test_values_in_the_projection_are_safe(tmp_path: Path) -> None:
             "trace": None,
             "root": None,
             "committed_ns": None,
+            "bytes": None,
         }
         for row in rows(tmp_path / "history.db", "SELECT * FROM tasks")
     )

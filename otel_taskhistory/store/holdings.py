@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What there is that limits are about, found by a few index look-ups whatever there is."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from otel_taskhistory.store.bookkeeping import FINISHED, ROOTLESS
+from otel_taskhistory.store.retention import (
+    KINDS,
+    Candidate,
+    Holding,
+    Kept,
+    Kind,
+    is_stale,
+)
+from otel_taskhistory.store.space import live_bytes
+
+HALVES: Final = ((FINISHED, "tasks_finished"), (ROOTLESS, "tasks_rootless"))
+"""Which tasks count, and the index that holds them, oldest first."""
+
+
+def _head(kind: Kind, half: tuple[str, str], order: str = "") -> str:
+    which, index = half
+    return (
+        f"SELECT committed_ns FROM tasks INDEXED BY {index} WHERE kind = '{kind}' AND {which}"
+        f" ORDER BY committed_ns {order}, id {order} LIMIT 1"
+    )
+
+
+LOOK: Final = f"""
+SELECT other.number, other.bytes, ({_head("other", HALVES[0])}), ({_head("other", HALVES[1])}),
+    agent.number, agent.bytes, ({_head("agent", HALVES[0])}), ({_head("agent", HALVES[1])}),
+    max(coalesce(({_head("other", HALVES[0], "DESC")}), 0),
+        coalesce(({_head("agent", HALVES[0], "DESC")}), 0)),
+    (SELECT min(id) FROM _owners WHERE removed_ns IS NOT NULL),
+    coalesce((SELECT min(node) FROM _loose_nodes), (SELECT min(artifact) FROM _loose_artifacts)),
+    (SELECT min(due_ns) FROM _unlinks), artifacts.bytes
+FROM _totals AS other, _totals AS agent, _totals AS artifacts
+WHERE other.name = 'other' AND agent.name = 'agent' AND artifacts.name = 'artifacts'
+"""
+
+OLDEST: Final = """
+SELECT id, committed_ns FROM tasks INDEXED BY {index} WHERE kind = ? AND {which}
+ORDER BY committed_ns, id LIMIT ?
+"""
+
+CANDIDATES: Final = """
+SELECT task_id, kind, goal, committed_ns, bytes FROM tasks INDEXED BY {index}
+WHERE kind = ? AND {which} ORDER BY committed_ns, id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All that decides whether there is anything to do."""
+
+    holding: Holding
+    latest_ns: int
+    """The last commit of the task that was committed last."""
+    owner: int | None
+    """A removed task of which rows are left."""
+    loose: bool
+    """Whether there are rows to be looked at that nobody may need."""
+    unlink_ns: int | None
+    """When the next file is to be removed."""
+    artifacts: int
+    """Bytes."""
+
+
+def look(connection: sqlite3.Connection, now_ns: int) -> Look:
+    """What there is."""
+    row = connection.execute(LOOK).fetchone()
+    holding = Holding(
+        now_ns,
+        Kept(row[0], row[1], _first(row[2], row[3], now_ns)),
+        Kept(row[4], row[5], _first(row[6], row[7], now_ns)),
+        live_bytes(connection) + row[12],
+    )
+    return Look(holding, row[8], row[9], row[10] is not None, row[11], row[12])
+
+
+def _first(finished: int | None, rootless: int | None, now_ns: int) -> int | None:
+    if rootless is not None and not is_stale(rootless, now_ns):
+        rootless = None
+    return min((ns for ns in (finished, rootless) if ns is not None), default=None)
+
+
+def oldest(
+    connection: sqlite3.Connection, kind: Kind, now_ns: int, without: Collection[int] = ()
+) -> tuple[int, int] | None:
+    """(row, last commit) of the task of this kind that goes first; None when none may go."""
+    heads: list[tuple[int, int]] = []
+    for which, index in HALVES:
+        rows = connection.execute(
+            OLDEST.format(which=which, index=index), (kind, len(without) + 1)
+        ).fetchall()
+        heads += [
+            (committed, task)
+            for task, committed in rows
+            if task not in without and (which == FINISHED or is_stale(committed, now_ns))
+        ][:1]
+    if not heads:
+        return None
+    committed, task = min(heads)
+    return task, committed
+
+
+def candidates(connection: sqlite3.Connection, kind: Kind, now_ns: int) -> Iterator[Candidate]:
+    """The tasks of this kind that may go, oldest first; read as they are asked for."""
+    finished, rootless = (
+        (
+            Candidate(*row)
+            for row in connection.execute(CANDIDATES.format(which=which, index=index), (kind,))
+        )
+        for which, index in HALVES
+    )
+    stale = (found for found in rootless if is_stale(found.committed_ns, now_ns))
+    first, second = next(finished, None), next(stale, None)
+    while first is not None or second is not None:
+        if second is None or (first is not None and first.committed_ns <= second.committed_ns):
+            assert first is not None
+            yield first
+            first = next(finished, None)
+        else:
+            yield second
+            second = next(stale, None)
+
+
+def all_candidates(connection: sqlite3.Connection, now_ns: int) -> dict[Kind, Iterator[Candidate]]:
+    """`candidates` of each kind."""
+    return {kind: candidates(connection, kind, now_ns) for kind in KINDS}

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps a history within its limits, a bounded bit of work at a time.
+
+`Retainer.step` is called after each commit. It removes what is past a limit, gives space back and
+removes files, each within its bound; where nothing is to be done, that costs a few look-ups.
+`Retainer.rest` does what is not urgent, while nobody waits.
+
+Whatever it does is decided and done within one write transaction, so any number of processes may
+do this to the same history at the same time.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from otel_taskhistory.errors import TaskHistoryError
+from otel_taskhistory.settings import Settings
+from otel_taskhistory.store import faults, records
+from otel_taskhistory.store.artifacts import ArtifactFolder
+from otel_taskhistory.store.bookkeeping import FINISHED
+from otel_taskhistory.store.database import Database
+from otel_taskhistory.store.holdings import Look, look
+from otel_taskhistory.store.ids import find_task
+from otel_taskhistory.store.passes import Pass, Stuck, Work
+from otel_taskhistory.store.removal import Remover
+from otel_taskhistory.store.retention import KINDS, Limits, choose, is_stale
+from otel_taskhistory.store.running import RunningPictures
+from otel_taskhistory.store.space import Space, content_bytes, is_busy
+from otel_taskhistory.store.sweep import Sweep
+from otel_taskhistory.store.unlinks import Unlinks
+
+ROWS: Final = 500
+"""Rows that one step removes at most."""
+
+ROWS_PER_ENTRY: Final = 20
+"""And so many for each span that was written: more than it has, so that a limit is kept to."""
+
+SHORT_WAIT: Final = 0.1
+"""Seconds that a step waits for another writer: it can be done later."""
+
+FUTURE_NS: Final = 3600 * 10**9
+"""A commit that is later than now by more than this was made before the clock was set back."""
+
+_TICKS: Final = 3
+"""How often `Retainer.run` waits for files that somebody touched a moment ago."""
+
+_NOTE_AGAIN_NS: Final = 3600 * 10**9
+_EXPLAINED: Final = {
+    "blocked": "a program reads the history at {0.directory} in one transaction that does not end:"
+    " space is given back when it does",
+    "too_large": "the history at {0.directory} takes more than max_bytes though all that may go is"
+    " gone: what is left is running or pinned. Raise OTEL_TASKHISTORY_MAX_BYTES, or unpin tasks",
+}
+
+
+class Retainer:
+    """Over the writer's connection; no transaction is open whenever a method is called.
+
+    Args:
+        database: the writer's.
+        folder: the artifacts.
+        settings: of which history, and the limits.
+        clock: ns since 1970.
+        problem: told once of a task that cannot be removed (a bug), and each hour of a history
+            that cannot be kept within its limits.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        folder: ArtifactFolder,
+        settings: Settings,
+        clock: Callable[[], int] = time.time_ns,
+        problem: Callable[[Exception], None] | None = None,
+    ) -> None:
+        connection = database.connection
+        self.limits = Limits.of(settings.retention)
+        self.space = Space(connection, settings.database, settings.retention.max_bytes)
+        self._database = database
+        self._connection = connection
+        self._settings = settings
+        self._clock = clock
+        self._problem = problem
+        self._stuck = Stuck(problem)
+        self._unlinks = Unlinks(connection, folder, clock)
+        self._remover = Remover(connection, self._unlinks)
+        self._running = RunningPictures(connection, self._remover)
+        self._sweep = Sweep(connection, folder, self._remover, self._unlinks, clock)
+        self._noted_ns: dict[str, int] = {}
+        # A file goes after the commit that deletes its row: power loss must not bring that back.
+        self._durable = settings.durability == "full"
+
+    # --- steps ---
+
+    def step(
+        self, rows: int = ROWS, *, now_ns: int | None = None, wait: float = SHORT_WAIT
+    ) -> Pass:
+        """Do a bounded bit of what there is to be done.
+
+        Args:
+            rows: how many rows may be removed; more than are written between two steps, or the
+                history grows.
+            now_ns: the time from which ages count; the same for all steps of a pass.
+            wait: seconds to wait for another writer.
+
+        Raises:
+            sqlite3.Error: the store fails; what was removed before stays removed.
+        """
+        now = self._clock() if now_ns is None else now_ns
+        try:
+            return self._step(rows, now, wait)
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise
+            return Pass(more=True, busy=True)
+
+    def run(
+        self,
+        progress: Callable[[Pass], None] | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> Pass:
+        """Do all there is to be done, in steps between which others can write.
+
+        Args:
+            progress: called after each step with what was done so far.
+            pause: sleeps for so many seconds.
+        """
+        now = self._clock()
+        total = Pass(more=True)
+        waits = 0
+        while total.more or (waits < _TICKS and self._unlinks.wait_for_tick(pause)):
+            waits += not total.more
+            began = time.monotonic()
+            total += self.step(now_ns=now, wait=self._settings.busy_timeout)
+            if progress is not None:
+                progress(total)
+            # SQLite's lock is not fair: who waits for it looks again only every now and then.
+            pause(min(max(time.monotonic() - began, 0.005), 0.2))
+        while not self.space.blocked and self.space.has_spare(all_of_it=True):
+            if not self.space.give_back(all_of_it=True):
+                break
+            pause(0.005)
+        folded = self.space.fold()
+        return replace(total, blocked=not folded and total.tasks > 0)
+
+    def rest(self) -> bool:
+        """Do a bounded bit of what nobody waits for; whether there is more."""
+        done = self.step()
+        if done.busy:
+            return False
+        if done.more:
+            return True
+        if self._sweep.due:
+            self._sweep.look()
+            with self._database.transaction(durable=self._durable, wait=SHORT_WAIT):
+                self._remover.left = ROWS
+                self._sweep.clear()
+            return True
+        if self.space.wants_fold and not self.space.blocked:
+            self.space.fold()
+        return False
+
+    def remove(self, text: str) -> tuple[str, Pass]:
+        """Remove one task, whatever the limits say, at once from everything people query.
+
+        Args:
+            text: its id, or what `find_task` takes for it.
+
+        Returns:
+            Its id, and what was done; rows that it owned may be left to later steps.
+
+        Raises:
+            TaskNotFound: there is none, or several.
+            TaskHistoryError: it runs, or is pinned.
+        """
+        now = self._clock()
+        with self._database.transaction(durable=self._durable) as connection:
+            task_id = find_task(connection, text)
+            task, status, pinned, root, committed = connection.execute(
+                "SELECT id, status, pinned, root, committed_ns FROM tasks WHERE task_id = ?",
+                (task_id,),
+            ).fetchone()
+            if pinned:
+                raise TaskHistoryError(f"task {task_id} is pinned: unpin it first")
+            if status == "running" and (root is not None or not is_stale(committed, now)):
+                raise TaskHistoryError(f"task {task_id} is running: it can go when it has ended")
+            work = self._work(ROWS, now)
+            if not work.hide(task, "asked"):
+                raise TaskHistoryError(f"task {task_id} cannot be removed: run doctor")
+            while work.goes_on and work.work_off():
+                pass
+            done = work.finish()
+        faults.point("removal.committed")
+        self.space.deleted()
+        return task_id, done
+
+    # --- one step ---
+
+    def _step(self, rows: int, now: int, wait: float) -> Pass:
+        seen = look(self._connection, now)
+        due = self._is_due(seen)
+        done = Pass()
+        too_large = False
+        if not self._is_paused(seen):
+            if due or seen.latest_ns > now + FUTURE_NS:
+                done = self._remove(rows, now, wait, durable=seen.artifacts > 0)
+                seen = look(self._connection, now)
+                due = self._is_due(seen)
+            if not due and self._is_too_large(seen):
+                done += self._thin_out(rows, now, wait)
+                seen = look(self._connection, now)
+                too_large = self._is_too_large(seen)
+        more = due and not self._is_paused(seen)
+        if seen.unlink_ns is not None and seen.unlink_ns <= self._clock():
+            more |= self._unlink(wait)
+        if not due and not self.space.blocked and self.space.has_spare():
+            more |= self.space.give_back() and self.space.has_spare()
+        self.space.fold_if_due()
+        self._note("blocked", now, told=self.space.blocked_long)
+        self._note("too_large", now, told=too_large)
+        return replace(done, more=more, blocked=self.space.blocked, too_large=too_large)
+
+    def _is_due(self, seen: Look) -> bool:
+        """Whether there is something to be removed."""
+        if seen.loose:
+            return True
+        if seen.owner is not None and self._remover.waiting(self._stuck.tasks) is not None:
+            return True
+        holding = self._stuck.passed_over(self._connection, seen.holding)
+        return choose(self.limits, holding) is not None
+
+    def _is_too_large(self, seen: Look) -> bool:
+        return self.limits.content is not None and seen.holding.content > self.limits.content
+
+    def _is_paused(self, seen: Look) -> bool:
+        """Whether removing would only make the files larger.
+
+        While a reader keeps the log from being folded in, each deletion is written to the log and
+        frees nothing but artifacts.
+        """
+        return self.space.blocked and 2 * seen.artifacts < seen.holding.content
+
+    def _work(self, rows: int, now: int) -> Work:
+        return Work(
+            self._connection, self._remover, self._unlinks, self._stuck, rows=rows, now_ns=now
+        )
+
+    def _remove(self, rows: int, now: int, wait: float, *, durable: bool) -> Pass:
+        with self._database.transaction(durable=durable and self._durable, wait=wait):
+            self._heal_clock(now)
+            work = self._work(rows, now)
+            while work.goes_on and (work.work_off() or work.hide_next(self.limits)):
+                pass
+            done = work.finish()
+            faults.point("removal.uncommitted")
+        faults.point("removal.committed")
+        self.space.deleted()
+        return done
+
+    def _heal_clock(self, now: int) -> None:
+        """A commit from the future counts as of now."""
+        for kind in KINDS:
+            self._connection.execute(
+                "UPDATE tasks SET committed_ns = ?1 WHERE id IN (SELECT id FROM tasks"
+                f" INDEXED BY tasks_finished WHERE kind = ?2 AND {FINISHED} AND committed_ns > ?3"
+                " LIMIT 500)",
+                (now, kind, now + FUTURE_NS),
+            )
+
+    def _thin_out(self, rows: int, now: int, wait: float) -> Pass:
+        """All that may go is gone: take pictures of running tasks, the oldest first."""
+        limit = self.limits.content
+        if limit is None or not self._running.has_any():
+            return Pass()
+        with self._database.transaction(durable=self._durable, wait=wait):
+            work = self._work(rows, now)
+            while work.goes_on and content_bytes(self._connection) > limit:
+                if not self._running.drop_some():
+                    break
+                work.record("too_large")
+            done = work.finish()
+        if done.files:
+            self.space.deleted()
+        return done
+
+    def _unlink(self, wait: float) -> bool:
+        """Remove files that are due; whether there are more."""
+        with self._database.transaction(wait=wait):
+            self._unlinks.work_off()
+        faults.point("unlink.committed")
+        due = self._connection.execute("SELECT min(due_ns) FROM _unlinks").fetchone()[0]
+        return due is not None and due <= self._clock()
+
+    def _note(self, reason: str, now: int, *, told: bool) -> None:
+        """Leave a record of a state when it begins, and each hour while it lasts."""
+        if not told:
+            self._noted_ns.pop(reason, None)
+            return
+        noted = self._noted_ns.get(reason)
+        if noted is not None and abs(now - noted) < _NOTE_AGAIN_NS:
+            return
+        self._noted_ns[reason] = now
+        with self._database.transaction(wait=SHORT_WAIT) as connection:
+            records.tell(connection, records.begin(connection, reason, now))
+        if self._problem is not None:
+            self._problem(TaskHistoryError(_EXPLAINED[reason].format(self._settings)))
