@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OTLP/JSON as instrumentations have written it, as span records; for tests only."""
+"""OTLP/JSON as instrumentations have written it, as spans and log records; for tests only."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from otel_taskhistory.spans.record import EventRecord, LinkRecord, OriginRecord, SpanRecord
+from otel_taskhistory.spans.record import (
+    EventRecord,
+    LinkRecord,
+    LogRecord,
+    OriginRecord,
+    SpanRecord,
+)
 
 _KINDS = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 _STATUSES = ("UNSET", "OK", "ERROR")
@@ -25,6 +31,43 @@ def records_in(file: Path) -> Iterator[SpanRecord]:
                 scope = _origin(scope_spans.get("scope", {}), scope_spans)
                 for span in scope_spans.get("spans", []):
                     yield _record(span, resource, scope)
+
+
+def logs_in(file: Path) -> Iterator[LogRecord]:
+    """The log records of a file of ExportLogsServiceRequests, in the order of lines."""
+    for line in file.read_text(encoding="utf-8").splitlines():
+        for resource_logs in json.loads(line).get("resourceLogs", []):
+            resource = _origin(resource_logs.get("resource", {}), resource_logs)
+            for scope_logs in resource_logs.get("scopeLogs", []):
+                scope = _origin(scope_logs.get("scope", {}), scope_logs)
+                for log in scope_logs.get("logRecords", []):
+                    yield _log(log, resource, scope)
+
+
+def logs_of(record: SpanRecord, logs: Iterable[LogRecord]) -> list[LogRecord]:
+    """Those of the log records that were written within a span, in the order of time."""
+    own = [log for log in logs if (log.trace_id, log.span_id) == (record.trace_id, record.span_id)]
+    return sorted(own, key=lambda log: log.time_ns)
+
+
+def _log(log: dict[str, Any], resource: OriginRecord, scope: OriginRecord) -> LogRecord:
+    attributes = _attributes(log)
+    named = attributes.get("event.name")
+    return LogRecord(
+        trace_id=log.get("traceId", ""),
+        span_id=log.get("spanId", ""),
+        event_name=log.get("eventName") or (named if isinstance(named, str) else ""),
+        body=_value(log.get("body", {})),
+        attributes=attributes,
+        time_ns=int(log.get("timeUnixNano", 0)),
+        observed_ns=int(log.get("observedTimeUnixNano", 0)),
+        severity_number=log.get("severityNumber", 0),
+        severity_text=log.get("severityText", ""),
+        flags=log.get("flags", 0),
+        dropped_attributes=log.get("droppedAttributesCount", 0),
+        resource=resource,
+        scope=scope,
+    )
 
 
 def _record(span: dict[str, Any], resource: OriginRecord, scope: OriginRecord) -> SpanRecord:
@@ -92,7 +135,9 @@ def _value(value: dict[str, Any]) -> Any:
             case "arrayValue":
                 return [_value(item) for item in given.get("values", [])]
             case "kvlistValue":
-                return {item["key"]: _value(item["value"]) for item in given.get("values", [])}
+                return {
+                    item["key"]: _value(item.get("value", {})) for item in given.get("values", [])
+                }
             case _:
                 return given
     return None

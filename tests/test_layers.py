@@ -21,8 +21,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"recording", "spans", "images"}),
     frozenset({"conventions"}),
     frozenset({"store"}),
-    frozenset({"exporter", "history"}),
-    frozenset({"processor", "snapshots", "redaction", "transport"}),
+    frozenset({"exporter", "log_exporter", "completion_hook", "history", "watch"}),
+    frozenset({"processor", "snapshots", "redaction", "transport", "pages"}),
     frozenset({"configure", "cli", "datasette_plugin", "demo", "mcp"}),
     frozenset({"", "__main__", "testing"}),
 )

@@ -14,7 +14,21 @@ from functools import reduce
 from typing import Final
 
 from otel_taskhistory import semconv
-from otel_taskhistory.conventions import genai, taskhistory
+from otel_taskhistory.conventions import (
+    autogen,
+    genai,
+    genai_adk,
+    haystack,
+    lmnr,
+    logfire,
+    mcp,
+    openinference,
+    pi_durable,
+    pydantic_ai,
+    strands,
+    taskhistory,
+    traceloop,
+)
 from otel_taskhistory.conventions.facts import SpanFacts
 from otel_taskhistory.conventions.merging import merge
 from otel_taskhistory.conventions.outcome import outcome_of
@@ -25,8 +39,22 @@ Dialect = Callable[[SpanRecord, Sequence[LogRecord]], SpanFacts | None]
 VERSION: Final = 1
 """Rises whenever a span may be read otherwise than before, so that histories can be read anew."""
 
-DIALECTS: Final[tuple[Dialect, ...]] = (genai.read,)
-"""The most telling first; our own is not among them, as nothing else reads its spans."""
+DIALECTS: Final[tuple[Dialect, ...]] = (
+    logfire.read,
+    openinference.read,
+    lmnr.read,
+    pydantic_ai.read,
+    strands.read,
+    traceloop.read,
+    haystack.read,
+    mcp.read,
+    autogen.read,
+    pi_durable.read,
+    genai_adk.read,
+    genai.read,
+)
+"""The most telling first; our own is not among them, as nothing else reads its spans. The common
+conventions come last: what a framework says beside them is what it knows better."""
 
 
 def read(record: SpanRecord, logs: Sequence[LogRecord] = ()) -> SpanFacts:
@@ -39,6 +67,14 @@ def read(record: SpanRecord, logs: Sequence[LogRecord] = ()) -> SpanFacts:
     own = taskhistory.read(record)
     if own is not None:
         return own
+    begun = logfire.announced(record)
+    if begun is not None:
+        return replace(
+            read(begun),
+            role="pending",
+            announces=begun.span_id,
+            announced_parent=begun.parent_span_id,
+        )
     said = (dialect(record, logs) for dialect in DIALECTS)
     facts = reduce(merge, (one for one in said if one is not None), None) or unknown(record)
     return _with_explicit(record, facts)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from otel_taskhistory.conventions.facts import Said
+from otel_taskhistory.recording.text import dump_json
 from otel_taskhistory.spans.encode import encode
 from otel_taskhistory.spans.record import as_integer
 
@@ -31,9 +32,9 @@ def parsed(value: Any) -> Any:
 
 def as_text(value: Any) -> str | None:
     """A value as text: a string as it is, anything else as JSON; None and ``""`` are none."""
-    if value is None or value == "":
-        return None
-    return value if isinstance(value, str) else encode(value).text
+    if isinstance(value, str):
+        return value or None
+    return None if value is None else encode(value).text
 
 
 def text_of(value: Any) -> str | None:
@@ -68,9 +69,4 @@ def message_list(messages: Iterable[Mapping[str, Any]], system: str | None = Non
         messages: each ``{"role": …, "parts": [{"type": …, …}, …]}``.
         system: see `Said`.
     """
-    listed = list(messages)
-    try:
-        raw = json.dumps(listed, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError):  # a value that JSON does not have
-        raw = encode(listed).text
-    return Said(raw, structured=True, system=system)
+    return Said(dump_json(list(messages))[0], structured=True, system=system)
