@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import Span
 
-from otel_taskhistory import conventions, semconv
+from otel_taskhistory import semconv
 from otel_taskhistory.errors import HistoryRefused
 from otel_taskhistory.images import encode_pil, inspect, is_pil_image
 from otel_taskhistory.recording.sink import (
@@ -36,11 +36,12 @@ from otel_taskhistory.recording.sink import (
     unregister_sink,
 )
 from otel_taskhistory.settings import Retention, Settings
-from otel_taskhistory.spans.record import SpanRecord
+from otel_taskhistory.spans.record import LogRecord, OriginRecord
 from otel_taskhistory.spans.sdk import record_of
 from otel_taskhistory.store.database import look
+from otel_taskhistory.store.rereading import NOT_UNDERSTOOD, read
 from otel_taskhistory.store.stamp import Stamp, check_owner, explicit_service
-from otel_taskhistory.store.writer import Entry, Job, Wait, Writer, report
+from otel_taskhistory.store.writer import Entry, Job, LogEntry, Wait, Writer, report
 
 _logger = logging.getLogger("otel_taskhistory")
 
@@ -146,6 +147,34 @@ class TaskHistoryExporter(SpanExporter):
         except Exception as error:
             self._failed("the history could not be closed", error)
 
+    # --- for `TaskHistoryLogExporter` and the completion hook ---
+
+    def add_logs(self, records: Sequence[LogRecord], *, wait: bool = True) -> bool:
+        """Record what was logged within spans; whether it is committed.
+
+        Args:
+            records: each names its span, which may have come already or may come later.
+            wait: False returns at once: they are written before what is handed over after them,
+                e.g. the end of their span.
+        """
+        if self._writer.closed:
+            return False
+        try:
+            ours = [record for record in records if self._is_our_service(record.resource)]
+            self._refused_spans += len(records) - len(ours)
+            if not ours:
+                return True
+            now = time.time_ns()
+            job = self._writer.submit(
+                [LogEntry(record, now) for record in ours],
+                durable=True,
+                wait=Wait.DONE if wait else Wait.NOT,
+            )
+        except Exception as error:
+            self._failed("log records could not be recorded", error)
+            return False
+        return job.stored or not wait
+
     # --- for the processor ---
 
     def begin(self, span: ReadableSpan) -> None:
@@ -235,6 +264,7 @@ class TaskHistoryExporter(SpanExporter):
         return {
             "spans": counters.spans,
             "checkpoints": counters.checkpoints,
+            "logs": counters.logs,
             "commits": counters.commits,
             "reduced": counters.reduced,
             "lost": counters.lost + self._refused_spans,
@@ -268,28 +298,26 @@ class TaskHistoryExporter(SpanExporter):
             return None
         if record.end_ns is None and not allow_open:
             return None
-        if not self._is_our_service(record):
+        if not self._is_our_service(record.resource):
+            self._refused_spans += record.end_ns is not None
             return None
         marks: frozenset[str] = frozenset()
-        try:
-            facts = conventions.read(record)
-        except Exception as error:
-            # What a span means can be found out later (reproject); what it says cannot.
-            self._failed("a span could not be understood", error)
-            facts = conventions.unknown(record)
-            marks = frozenset({"meaning"})
+        reading = read(record)
+        if reading.error is not None:
+            self._failed("a span could not be understood", reading.error)
+            marks = frozenset({NOT_UNDERSTOOD})
         named = record.attributes.get(semconv.TASKHISTORY_REDUCED)
         if isinstance(named, list | tuple):
             marks |= {str(name) for name in named}
-        return Entry(record, facts, time.time_ns(), marks)
+        return Entry(record, reading.facts, time.time_ns(), marks)
 
     def _is_denied(self, span: ReadableSpan) -> bool:
         scope = span.instrumentation_scope
         return scope is not None and scope.name in DENIED_SCOPES
 
-    def _is_our_service(self, record: SpanRecord) -> bool:
+    def _is_our_service(self, resource: OriginRecord) -> bool:
         """Two components with default settings must not share a history by mistake."""
-        service = explicit_service(record.resource.attributes.get(semconv.SERVICE_NAME))
+        service = explicit_service(resource.attributes.get(semconv.SERVICE_NAME))
         stamp = self._writer.stamp
         if service is None or service == stamp.service_name:
             return True
@@ -299,7 +327,6 @@ class TaskHistoryExporter(SpanExporter):
         if self.settings.owner_explicit:
             return True
         if service in self._refused:
-            self._refused_spans += record.end_ns is not None
             return False
         try:
             check_owner(
@@ -311,7 +338,6 @@ class TaskHistoryExporter(SpanExporter):
             )
         except HistoryRefused as error:
             self._refused.add(service)
-            self._refused_spans += record.end_ns is not None
             self._failed("spans of another service were refused", error)
             return False
         return True

@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from otel_taskhistory.errors import SettingsError
 from otel_taskhistory.settings import Retention, Settings
-from otel_taskhistory.store import details, pruning, reader, records, space
+from otel_taskhistory.store import details, pruning, reader, records, space, standing
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.backup import BackupReport, backup
 from otel_taskhistory.store.changes import prompt_changes
@@ -25,7 +25,9 @@ from otel_taskhistory.store.passes import Pass
 from otel_taskhistory.store.pruning import Pruned
 from otel_taskhistory.store.reading import Identity, Reading
 from otel_taskhistory.store.records import RetentionRecord
+from otel_taskhistory.store.search.find import Hit, Hits, search
 from otel_taskhistory.store.space import Usage
+from otel_taskhistory.store.standing import Standing
 from otel_taskhistory.store.times import LATEST_NS
 from otel_taskhistory.store.views import (
     ModelCall,
@@ -39,9 +41,13 @@ from otel_taskhistory.store.views import (
     TimelineRecord,
     ToolCall,
 )
+from otel_taskhistory.store.watching import end_of
+from otel_taskhistory.watch import Watch
 
 __all__ = [
     "STATUSES",
+    "Hit",
+    "Hits",
     "ModelCall",
     "Page",
     "PromptChange",
@@ -49,6 +55,7 @@ __all__ = [
     "Pruned",
     "RetentionRecord",
     "Screenshot",
+    "Standing",
     "Stats",
     "Step",
     "Task",
@@ -56,6 +63,7 @@ __all__ = [
     "TimelineRecord",
     "ToolCall",
     "Usage",
+    "Watch",
 ]
 
 STATUSES: Final = ("running", "succeeded", "failed", "cancelled", "interrupted")
@@ -231,6 +239,37 @@ class TaskHistory:
         """
         return ArtifactFolder(self.settings.artifacts).path(relative)
 
+    def search(self, text: str, limit: int = 20) -> Hits:
+        """Find words in goals, prompts, decisions, tool arguments and results, and errors.
+
+        Each stored value is one hit, however often it was sent; the value that was recorded last
+        comes first. Tasks of every kind are searched.
+
+        Args:
+            text: as typed: words that must all be in one value, in any order; several in quotation
+                marks in this order; ``book*`` for any ending. Nothing in it is an error.
+            limit: hits at most; `Hits.more` tells whether there are more.
+        """
+        return self._reading.read(lambda c: search(c, text, _limit(limit)))
+
+    def watch(self, after: str | int | None = None, task_id: str | None = None) -> Watch:
+        """Follow the timeline: what is there, then what comes; for ``for`` and ``async for``.
+
+        Args:
+            after: `TimelineRecord.cursor` of the last record that was seen, or its ``seq``; None
+                for all there is.
+            task_id: only what happens to this task; as for `task`.
+
+        Raises:
+            SettingsError: `after` is no place in a timeline.
+            TaskNotFound: there is no such task, or several.
+        """
+        return Watch(self._reading, after, task_id)
+
+    def timeline_end(self) -> str:
+        """Where the timeline ends now: `watch` from there on gives only what comes."""
+        return str(self._reading.read(end_of))
+
     def stats(self) -> Stats:
         """What the history holds."""
         return self._reading.read(reader.stats)
@@ -251,13 +290,13 @@ class TaskHistory:
         """What the history takes, in bytes."""
         return self._reading.read(lambda c: space.usage(c, self.settings.database))
 
+    def standing(self) -> Standing:
+        """How the history stands to its limits, and what is in the way."""
+        return self._reading.read(standing.standing)
+
     def retention_records(self, limit: int = 20) -> list[RetentionRecord]:
         """What was removed, when and because of which limit, the latest first."""
         return self._reading.read(lambda c: records.records(c, _limit(limit)))
-
-    def late_spans(self) -> int:
-        """How many spans came after their task was removed, and were dropped."""
-        return self._reading.read(records.late_spans)
 
     # --- these open the history for writing ---
 
@@ -280,10 +319,10 @@ class TaskHistory:
         Raises:
             TaskHistoryError: the history must not or cannot be written.
         """
-        retention = retention or self.settings.retention
+        settings = replace(self._to_write(), retention=retention or self.settings.retention)
         if dry_run:
-            return self._reading.read(lambda c: pruning.plan_pruning(c, retention))
-        return pruning.prune(replace(self._to_write(), retention=retention), progress)
+            return self._reading.read(lambda c: pruning.plan_pruning(c, settings))
+        return pruning.prune(settings, progress)
 
     def remove(self, task_id: str) -> Pruned:
         """Remove one task, whatever the limits say.

@@ -16,12 +16,18 @@ import click
 
 from otel_taskhistory._version import __version__
 from otel_taskhistory.cli.backup import backup
+from otel_taskhistory.cli.completion import complete_ids, completion_command
 from otel_taskhistory.cli.demo import demo_command
 from otel_taskhistory.cli.doctor import doctor
+from otel_taskhistory.cli.import_ import import_command
+from otel_taskhistory.cli.mcp import mcp_command
 from otel_taskhistory.cli.prune import pin_command, prune_command, unpin_command
+from otel_taskhistory.cli.reproject import reproject_command
+from otel_taskhistory.cli.search import search_command
 from otel_taskhistory.cli.show import show_command
 from otel_taskhistory.cli.stats import path_command, stats_command
 from otel_taskhistory.cli.tasks import tasks_command
+from otel_taskhistory.cli.watch import watch_command
 from otel_taskhistory.errors import TaskHistoryError
 from otel_taskhistory.text import one_line, printable
 
@@ -106,6 +112,8 @@ def cli() -> None:
 for command in (
     tasks_command,
     show_command,
+    search_command,
+    watch_command,
     stats_command,
     path_command,
     backup,
@@ -114,8 +122,13 @@ for command in (
     prune_command,
     pin_command,
     unpin_command,
+    import_command,
+    reproject_command,
+    completion_command,
+    mcp_command,
 ):
     cli.add_command(command)
+complete_ids(cli)
 
 
 def main() -> None:

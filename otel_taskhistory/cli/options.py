@@ -18,6 +18,7 @@ import click
 from otel_taskhistory.errors import SettingsError
 from otel_taskhistory.history import STATUSES, TaskHistory
 from otel_taskhistory.settings import Settings
+from otel_taskhistory.store.schema import SCHEMA_VERSION
 from otel_taskhistory.units import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,8 +33,14 @@ class Place:
     owner: str | None
 
     def open(self) -> TaskHistory:
-        """The history, for reading."""
-        return TaskHistory(self.directory, self.owner)
+        """The history, for reading; says so when a newer version has written it."""
+        history = TaskHistory(self.directory, self.owner)
+        if history.identity.schema_version > SCHEMA_VERSION:
+            click.echo(
+                "otel-taskhistory: a newer version wrote this history; what it added is not shown",
+                err=True,
+            )
+        return history
 
     def settings(self) -> Settings:
         """Where it is, whether or not it exists."""

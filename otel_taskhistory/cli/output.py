@@ -21,6 +21,11 @@ def to_json(value: Any) -> str:
     return unsafe_to_json(text)
 
 
+def to_json_line(value: Any) -> str:
+    """The same on one line."""
+    return unsafe_to_json(json.dumps(value, ensure_ascii=False, allow_nan=False, default=_other))
+
+
 def _other(value: Any) -> Any:
     if isinstance(value, bytes):  # a column that was damaged by hand
         return value.decode("utf-8", "backslashreplace")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,10 +15,17 @@ from otel_taskhistory.cli.progress import Progress
 from otel_taskhistory.cli.terminal import Screen
 from otel_taskhistory.errors import SettingsError
 from otel_taskhistory.history import Pruned, TaskHistory
-from otel_taskhistory.settings import Retention
+from otel_taskhistory.settings import (
+    ENV_MAX_AGE,
+    ENV_MAX_BYTES,
+    ENV_MAX_TASKS,
+    Retention,
+    Settings,
+)
+from otel_taskhistory.store.pruning import NO_LIMITS
 from otel_taskhistory.store.times import iso
 from otel_taskhistory.text import clip, count, local_time, one_line
-from otel_taskhistory.units import format_duration, format_size, parse_duration, parse_size
+from otel_taskhistory.units import format_duration, format_size
 
 _SHOWN: Final = 20
 """Tasks that are named before they go."""
@@ -32,11 +38,16 @@ _WHY: Final = {
 
 
 class _Limit(click.ParamType[Any]):
-    """A limit as the environment takes it; ``none`` lifts it."""
+    """A limit as the environment takes it; ``none`` lifts it.
 
-    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+    Args:
+        name: of the argument of `Retention`.
+        variable: of the environment, which is read in the same way.
+    """
+
+    def __init__(self, name: str, variable: str) -> None:
         self.name = name
-        self._read = read
+        self._variable = variable
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -48,45 +59,33 @@ class _Limit(click.ParamType[Any]):
         """
         if isinstance(value, dict):
             return value
-        text = value.strip().lower()
+        option = f"--{self.name.replace('_', '-')}"
+        if not value.strip():
+            self.fail("is empty", param, ctx)
         try:
-            limit = None if text in ("none", "unlimited") else self._read(value)
-            Retention(**{self.name: limit})
+            # Any place will do: it is about the limit only.
+            said = Settings.resolve(directory=".", environ={self._variable: value})
         except SettingsError as error:
-            self.fail(str(error), param, ctx)
-        return {self.name: limit}
-
-
-def _whole_number(text: str) -> int:
-    if not text.strip().isdecimal():
-        raise SettingsError(f"{text!r} is not a whole number: use a whole number from 1, or none")
-    return int(text)
-
-
-def _duration(text: str) -> Any:
-    return parse_duration(text, name="--max-age")
-
-
-def _size(text: str) -> int:
-    return parse_size(text, name="--max-bytes")
+            self.fail(str(error).replace(self._variable, option), param, ctx)
+        return {self.name: getattr(said.retention, self.name)}
 
 
 @click.command("prune")
 @click.option(
     "--max-age",
-    type=_Limit("max_age", _duration),
+    type=_Limit("max_age", ENV_MAX_AGE),
     metavar="AGE",
     help="Remove what is older: 30d, 12h.",
 )
 @click.option(
     "--max-tasks",
-    type=_Limit("max_tasks", _whole_number),
+    type=_Limit("max_tasks", ENV_MAX_TASKS),
     metavar="N",
     help="Keep the newest N tasks.",
 )
 @click.option(
     "--max-bytes",
-    type=_Limit("max_bytes", _size),
+    type=_Limit("max_bytes", ENV_MAX_BYTES),
     metavar="SIZE",
     help="Keep the history below this size: 500MB, 2GiB.",
 )
@@ -144,13 +143,16 @@ def _prune(
     plan = history.prune(retention, dry_run=True)
     if form == "text":
         _print_plan(history, plan, retention)
-    if dry_run or not plan.planned:
+    if dry_run:
         if form == "json":
-            write_json(_facts(plan, dry_run=dry_run))
-        if dry_run:
-            return
-    else:
+            write_json(_facts(plan, dry_run=True))
+        return
+    if plan.planned:
         _confirm(f"Remove {count(plan.tasks, 'task')}?", yes=yes, form=form)
+    elif not yes:
+        # Space is given back all the same; but a task that is past a limit a moment later is not
+        # removed unasked.
+        retention = NO_LIMITS
     with Progress() as progress:
         done = history.prune(
             retention,
@@ -160,7 +162,7 @@ def _prune(
         )
     if form == "text":
         _print_done(done)
-    elif plan.planned:
+    else:
         write_json(_facts(done, dry_run=False))
 
 

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +14,41 @@ import click
 
 from otel_taskhistory.cli.options import Form, Place, form_options, history_options
 from otel_taskhistory.cli.output import write_json
+from otel_taskhistory.cli.summaries import (
+    period_options,
+    print_summaries,
+    read_summaries,
+    summaries_json,
+)
 from otel_taskhistory.cli.terminal import Screen
 from otel_taskhistory.history import STATUSES, TaskHistory
 from otel_taskhistory.settings import Retention
 from otel_taskhistory.store.artifacts import ArtifactFolder
+from otel_taskhistory.store.retention import others_of
 from otel_taskhistory.text import count, local_time
 from otel_taskhistory.units import format_duration, format_size
 
 
 @click.command("stats")
+@period_options
 @form_options(csv=False)
 @history_options
-def stats_command(place: Place, form: Form) -> None:
-    """Say what the history holds and how much room it takes."""
+def stats_command(
+    place: Place, form: Form, since: datetime | None, until: datetime | None
+) -> None:
+    """Say what the history holds, what agents, models and tools did, and how much room it takes.
+
+    With --since and --until, what agents, models and tools did is of the tasks that began then.
+    """
     with place.open() as history:
         facts = _facts(history)
-    if form == "json":
-        write_json(facts)
-    else:
-        _print(facts, history.settings.retention)
+        figures = read_summaries(history, since, until)
+        if form == "json":
+            write_json({**facts, "period": summaries_json(figures)})
+        else:
+            screen = Screen()
+            _print(screen, facts, history.settings.retention)
+            print_summaries(screen, history, figures)
 
 
 def _facts(history: TaskHistory) -> dict[str, Any]:
@@ -40,6 +58,7 @@ def _facts(history: TaskHistory) -> dict[str, Any]:
     wal = _size(settings.database.with_name(f"{settings.database.name}-wal"))
     limits = settings.retention
     usage = history.usage()
+    standing = asdict(history.standing())
     return {
         "directory": str(settings.directory),
         "database": str(settings.database),
@@ -56,9 +75,9 @@ def _facts(history: TaskHistory) -> dict[str, Any]:
         "artifact_bytes": sum(artifacts),
         "artifact_files": len(artifacts),
         "total_bytes": database + wal + sum(artifacts),
-        "content_bytes": usage.content,
         "free_bytes": usage.free,
-        "late_spans": history.late_spans(),
+        **{f"limits_{name}": standing.pop(name) for name in ("agent_tasks", "other_tasks")},
+        **standing,
         "removals": [asdict(record) for record in history.retention_records(10)],
         "max_age_seconds": limits.max_age.total_seconds() if limits.max_age else None,
         "max_tasks": limits.max_tasks,
@@ -73,8 +92,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _print(facts: dict[str, Any], limits: Retention) -> None:
-    screen = Screen()
+def _print(screen: Screen, facts: dict[str, Any], limits: Retention) -> None:
     by_status: dict[str, int] = facts["tasks"]
     kinds = [f"{count(by_status[name])} {name}" for name in STATUSES if by_status.get(name)]
     total = sum(by_status.values())
@@ -110,9 +128,7 @@ def _print(facts: dict[str, Any], limits: Retention) -> None:
                 format_size(limits.max_bytes) if limits.max_bytes else "any size",
             ]
         ),
-        "content": format_size(facts["content_bytes"])
-        + (f" of {format_size(limits.max_bytes)}" if limits.max_bytes else "")
-        + f", {format_size(facts['free_bytes'])} free within the database",
+        "used": _used(facts, limits),
         "removed": _removed(facts["removals"]),
         "late": count(facts["late_spans"], "span") + " came after their task was removed"
         if facts["late_spans"]
@@ -121,13 +137,55 @@ def _print(facts: dict[str, Any], limits: Retention) -> None:
     for label, text in rows.items():
         if text:
             screen.block(text, label=(label, "dim"), room=10)
+    for trouble in _troubles(facts):
+        screen.block(trouble, label=("!", "busy"), room=10)
+
+
+def _used(facts: dict[str, Any], limits: Retention) -> str:
+    """What there is that the limits are about, in the order of the limits."""
+    stay = [f"{count(facts[name])} {name}" for name in ("running", "pinned") if facts[name]]
+    others = count(facts["limits_other_tasks"], "trace")
+    if limits.max_tasks:
+        others += f" without agent (of {count(others_of(limits.max_tasks))})"
+    free = f" ({format_size(facts['free_bytes'])} free beside it)" if facts["free_bytes"] else ""
+    return ", ".join(
+        [
+            f"oldest {_ago(facts['oldest_at'])}" if facts["oldest_at"] else "nothing that may go",
+            count(facts["limits_agent_tasks"], "task")
+            + (f" (besides {' and '.join(stay)})" if stay else ""),
+            *([others] if facts["limits_other_tasks"] else []),
+            format_size(facts["content_bytes"]) + free,
+        ]
+    )
+
+
+def _ago(at: str) -> str:
+    """How long ago that was, in the largest unit."""
+    passed = max(datetime.now(UTC) - datetime.fromisoformat(at), timedelta())
+    for unit in (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)):
+        if passed >= unit:
+            return format_duration(passed // unit * unit)
+    return format_duration(timedelta(seconds=passed // timedelta(seconds=1)))
+
+
+def _troubles(facts: dict[str, Any]) -> Iterator[str]:
+    """What is in the way of the limits."""
+    if at := facts["blocked_at"]:
+        yield (
+            f"a program read in one transaction that did not end ({local_time(at)}): space is given"
+            " back when it does"
+        )
+    if at := facts["too_large_at"]:
+        yield f"all that may go is gone, and it is still too large ({local_time(at)})"
+    if facts["undeletable"]:
+        yield count(facts["undeletable"], "file") + " of removed tasks cannot be deleted: doctor"
 
 
 def _removed(removals: list[dict[str, Any]]) -> str:
     """The last of what retention did."""
-    if not removals:
+    last = next((one for one in removals if one["agent_tasks"] or one["other_tasks"]), None)
+    if last is None:
         return ""
-    last = removals[0]
     tasks = count(last["agent_tasks"] + last["other_tasks"], "task")
     return (
         f"{tasks}, {format_size(max(last['bytes'], 0))} at {local_time(last['at'])}"

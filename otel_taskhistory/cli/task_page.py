@@ -101,7 +101,10 @@ def _facts(task: Task, by_status: dict[str, int]) -> Iterable[tuple[str, str]]:
     yield "task", task.task_id + (" · pinned" if task.pinned else "")
     yield from _said("agent", task.agent, task.model)
     took = task.duration_ms
-    if task.ended_at:
+    if task.ended_at and task.status == "interrupted":
+        # Nobody knows when its process died: that was its last sign of life.
+        when = f"{local_time(task.started_at)} → last seen {_end(task)} · after {duration(took)}"
+    elif task.ended_at:
         when = f"{local_time(task.started_at)} → {_end(task)} · {duration(took)}"
     elif task.status == "running":
         since = milliseconds_since(task.started_at, datetime.now(UTC))

@@ -54,6 +54,8 @@ def tasks_command(
 ) -> None:
     """List tasks, newest first."""
     filters["kind"] = None if every_kind else kind
+    if filters["since"] and filters["until"] and filters["since"] >= filters["until"]:
+        raise click.UsageError("--since is not before --until: there is no time between them")
     with place.open() as history:
         page = history.tasks(**filters, limit=limit, cursor=cursor)
         total = history.count_tasks(**filters) if page.next or cursor else len(page)
@@ -141,9 +143,9 @@ def _nothing(history: TaskHistory, filters: dict[str, Any], cursor: str | None) 
     """Why a list is empty."""
     if cursor:
         return "no more tasks"
-    everything = history.count_tasks(kind=None)
-    if not everything:
+    if not history.count_tasks(kind=None):
         return f"no task is recorded yet in {history.settings.directory}"
-    others = f"; {count(everything, 'trace')} of any kind: --all" if filters["kind"] else ""
+    of_any_kind = history.count_tasks(**{**filters, "kind": None}) if filters["kind"] else 0
+    others = f"; {count(of_any_kind, 'trace')} of the other kind: --all" if of_any_kind else ""
     asked = any(value is not None for name, value in filters.items() if name != "kind")
     return ("no task matches" if asked else "no task of this kind") + others

@@ -69,10 +69,11 @@ class Screen:
         if colour is None:
             colour = _is_terminal(self._file) and not os.environ.get("NO_COLOR")
             colour = colour and os.environ.get("TERM") != "dumb"
-        if columns is None:
-            columns = shutil.get_terminal_size((PIPED_COLUMNS, 24)).columns
-        self.columns = max(columns, 12)
-        self._colour = colour
+        size = shutil.get_terminal_size((PIPED_COLUMNS, 24))
+        self.columns = max(size.columns if columns is None else columns, 12)
+        self.rows = max(size.lines - 4, 4)
+        """Lines of a list that fits on the screen with its headings."""
+        self.coloured = colour
 
     def line(self, *pieces: Piece, indent: int = 0, hang: int = 2) -> None:
         """Print pieces one after the other; what does not fit goes on below, indented by `hang`.
@@ -146,8 +147,10 @@ class Screen:
             max([width(header), *(width(row[n][0]) for row in cells)])
             for n, header in enumerate(headers[:-1])
         ]
-        while widths and sum(widths) + 2 * (len(widths) - 1) > self.columns and widths[-1] > 1:
-            widths[-1] -= 1
+        # The first column names the row: it is cut last.
+        while widths and sum(widths) + 2 * (len(widths) - 1) > self.columns and max(widths) > 1:
+            others = widths[1:] if max(widths[1:], default=0) > 1 else widths
+            widths[widths.index(max(others), len(widths) - len(others))] -= 1
         left = self.columns - sum(widths) - 2 * len(widths)
         for row in ([(header, "dim") for header in headers], *cells):
             pieces = [
@@ -160,7 +163,7 @@ class Screen:
             self._put("  ".join(pieces))
 
     def _styled(self, text: str, style: str) -> str:
-        if not self._colour or not style or not text:
+        if not self.coloured or not style or not text:
             return text
         return click.style(text, **_STYLES[style])  # type: ignore[arg-type]
 

@@ -39,6 +39,8 @@ are functions that somebody observed."""
 
 _AGENT_RUN: Final = re.compile(r"(?:.*[._ ])?\w*agent\.run", re.IGNORECASE)
 """Names of spans that are runs of an agent: ``agent.run``, ``ComputerAgent.run``."""
+_AGENT_STEP: Final = re.compile(r"(?:.*[._ ])?\w*agent\.step", re.IGNORECASE)
+"""And of the steps of one: browser-use leaves no span of its model calls."""
 _NO_MODEL_CALL: Final = "embeddings"
 """Laminar types embeddings as ``LLM``; the name of their spans ends so."""
 
@@ -73,6 +75,8 @@ def _role(record: SpanRecord, kind: Any) -> Role:
         return "other"
     if role is not None:
         return role
+    if _AGENT_STEP.fullmatch(record.name):
+        return "step"
     return "agent" if _AGENT_RUN.fullmatch(record.name) else "other"
 
 

@@ -88,12 +88,23 @@ def read(record: SpanRecord, logs: Sequence[LogRecord] = ()) -> SpanFacts | None
 def _role(record: SpanRecord, lists: Lists) -> Role | None:
     """By its kind; a span that has not ended often has none yet, but attributes that tell."""
     if kind := _kind(record):
-        return _ROLES.get(kind, "other")
+        return "step" if _is_step(record, kind) else _ROLES.get(kind, "other")
     if any(record.text(sign) for sign in _TOOL_SIGNS):
         return "tool"
     if lists.found or any(sign in record.attributes for sign in _MODEL_SIGNS):
         return "model"
     return "other" if is_of_openinference(record) else None
+
+
+def _is_step(record: SpanRecord, kind: str) -> bool:
+    """Whether it is a step of smolagents: most of its model classes leave no span of their own."""
+    named = record.name.removeprefix("Step ")
+    return (
+        kind == "CHAIN"
+        and named != record.name
+        and named.isdecimal()
+        and (record.scope.name.endswith("smolagents"))
+    )
 
 
 def _kind(record: SpanRecord) -> str:
@@ -159,7 +170,7 @@ def _result(record: SpanRecord, role: Role) -> str | None:
         return result_of(value)
     # A chain within a run may turn out to be a step; a state of a graph is no result of one.
     is_state = "json" in (record.text("output.mime_type") or "")
-    return said(value) if role == "other" and not is_state else None
+    return said(value) if role in ("other", "step") and not is_state else None
 
 
 def _is_run(record: SpanRecord, role: Role) -> bool:

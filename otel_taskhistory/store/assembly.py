@@ -2,63 +2,39 @@
 """Which spans of a trace are tasks, steps and whose tool calls: a pure function of the spans.
 
 Used for traces with spans of other instrumentations; spans of our own tracer say themselves what
-they are. The rules:
+they are. The rules (their reasons are in ``docs/reading-traces.md``):
 
 * A root is a span without a parent, or one whose parent is in another process and not recorded.
   A step or tool call of ours is none: the task it belongs to is not here yet.
-* The task is the first root (a task span of ours before any other). A further root that is an
-  agent run, or that starts after the first root ended, is a task of its own; any other belongs to
-  the first, and so do further attempts at it.
+* The task is the first root (a task span of ours before any other; not one below which something
+  is only made ready). A further root that is an agent run, or that starts after the first root
+  ended, is a task of its own; any other belongs to the first, and so do further attempts at it.
+  Spans whose parent never came belong to the task that was going on when they began.
+* A trace in which things are only made ready has no task.
 * A step of ours is a step. Below it, model and tool spans belong to it and open no steps.
-* Elsewhere each model call opens a step. A model span within a model span is the same call seen
-  by two instrumentations, unless a tool or an agent lies between them.
+* Elsewhere each model call opens a step, but one that is the same call as another
+  (`otel_taskhistory.store.same_calls`), and a further attempt at the call before it.
 * A tool call belongs to the step whose decision asked for its call id, else to the latest model
-  call of the same agent that began before it, else to the latest of any agent.
-* A task with no model calls and nothing of ours has the children of its root as steps.
+  call that began before it of the same agent run, else of an agent of that name, else of any.
+* A task with no model calls and nothing of ours has as steps those spans that call themselves one,
+  else the children of its root.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
-_Order = tuple[int, str]
+from otel_taskhistory.store.same_calls import same_model_calls, same_tool_calls
+from otel_taskhistory.store.tree import Seen, Tree
 
+__all__ = ["Plan", "PlannedTask", "Seen", "assemble", "attempts_in_order"]
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What assembly needs to know of one span."""
-
-    row: int
-    span_id: str
-    parent_span_id: str | None
-    start_ns: int
-    end_ns: int | None
-    role: str
-    own: bool = False
-    agent: str | None = None
-    attempt: int = 1
-    step_index: int | None = None
-    call_id: str | None = None
-    asked_for: frozenset[str] = frozenset()
-    parent_remote: bool = False
-
-    @property
-    def order(self) -> _Order:
-        """Spans are put in the order of their start, equal ones by id."""
-        return (self.start_ns, self.span_id)
-
-    @property
-    def is_own_task(self) -> bool:
-        """Whether it is a task of our tracer, or a further attempt at one."""
-        return self.own and self.role == "task"
-
-    @property
-    def is_own_step(self) -> bool:
-        """Whether it is a step of our tracer."""
-        return self.own and self.role == "step"
+_SAYS_NOTHING: Final = frozenset({"other", "tool", "setup"})
+"""Roles that do not make a trace one of an agent."""
 
 
 @dataclass(slots=True)
@@ -75,8 +51,10 @@ class PlannedTask:
 
     @property
     def kind(self) -> str:
-        """``agent`` when anything in it is of an agent or a model."""
-        return "agent" if any(span.own or span.role != "other" for span in self.spans) else "other"
+        """``agent`` when an agent or a model has to do with it."""
+        if any(span.own or span.role not in _SAYS_NOTHING for span in self.spans):
+            return "agent"
+        return "other"
 
 
 @dataclass(slots=True)
@@ -84,33 +62,34 @@ class Plan:
     """The outcome."""
 
     tasks: list[PlannedTask]
+    tree: Tree
     step_of: dict[int, Seen] = field(default_factory=dict)
     """Model or tool span row → the span of the step it belongs to."""
     same_call: dict[int, int] = field(default_factory=dict)
-    """Model span row → row of the model span right above it that is the same call."""
+    """Model span row → row of a model span that is the same call and is shown before it."""
+    same_tool: dict[int, int] = field(default_factory=dict)
+    """Tool span row → row of the tool span that is shown for it."""
     nested: set[int] = field(default_factory=set)
     """Model span rows below a tool or agent of their step: calls of somebody else."""
-    agents: dict[int, str] = field(default_factory=dict)
-    """Span row → name of the agent it runs under."""
     attempts: dict[int, int] = field(default_factory=dict)
-    """Row of a step of ours → the attempt it belongs to."""
-    upwards: list[int] = field(default_factory=list)
-    """All rows, children before their parents."""
+    """Row of a step of ours → the attempt at the task it belongs to."""
+    retried: dict[int, Seen] = field(default_factory=dict)
+    """Row of a step → the span of the last attempt at its model call."""
+
+    @property
+    def agents(self) -> dict[int, str]:
+        """Span row → name of the agent it runs under."""
+        return self.tree.agents
 
 
 def assemble(spans: Iterable[Seen]) -> Plan:
     """Plan one trace. The order of `spans` makes no difference."""
-    ordered = sorted(spans, key=lambda span: span.order)
-    tree = _Tree(ordered)
-    plan = Plan(_tasks(ordered, tree))
-    plan.upwards = [span.row for span in reversed(tree.downwards)]
-    for span in tree.downwards:
-        above = tree.parent(span)
-        agent = span.agent or (plan.agents.get(above.row) if above is not None else None)
-        if agent:
-            plan.agents[span.row] = agent
+    tree = Tree(spans)
+    plan = Plan(_tasks(tree), tree)
     for task in plan.tasks:
-        _plan_steps(task, tree, plan)
+        if task.root is not None:
+            tree.inherit(task.root, task.spans)
+        _plan_steps(task, plan)
     return plan
 
 
@@ -119,81 +98,19 @@ def attempts_in_order(spans: Iterable[Seen]) -> list[Seen]:
     return sorted(spans, key=lambda span: (span.attempt, span.order))
 
 
-class _Tree:
-    """Parents and what lies above each span, also where the parents form a circle."""
-
-    def __init__(self, ordered: list[Seen]) -> None:
-        self.by_id = {span.span_id: span for span in ordered}
-        self._cut: set[int] = set()
-        self.downwards: list[Seen] = []
-        """All spans, parents before their children."""
-        self._arrange(ordered)
-        self.top: dict[int, Seen] = {}
-        self.step_above: dict[int, Seen] = {}
-        """The nearest step of ours above."""
-        self.model_above: dict[int, Seen] = {}
-        """The nearest model span above, with neither tool nor agent nor step between."""
-        self.nested: set[int] = set()
-        """Spans with a tool or agent between them and the step of ours above."""
-        for span in self.downwards:
-            self._look_up(span)
-
-    def parent(self, span: Seen) -> Seen | None:
-        """The span above, but where a circle was opened."""
-        if not span.parent_span_id or span.row in self._cut:
-            return None
-        return self.by_id.get(span.parent_span_id)
-
-    def begun_by(self, span: Seen) -> Seen | None:
-        """The span that it names as its parent."""
-        return self.by_id.get(span.parent_span_id) if span.parent_span_id else None
-
-    def is_root(self, span: Seen) -> bool:
-        if span.own and span.role != "task":  # a step of ours has a task, though it is not here
-            return False
-        if span.parent_span_id is None:
-            return True
-        return span.parent_remote and span.parent_span_id not in self.by_id
-
-    def _arrange(self, ordered: list[Seen]) -> None:
-        done: set[int] = set()
-        for span in ordered:
-            path: list[Seen] = []
-            on_path: set[int] = set()
-            at: Seen | None = span
-            while at is not None and at.row not in done:
-                if at.row in on_path:  # a circle: it is opened at its earliest span
-                    circle = path[path.index(at) :]
-                    self._cut.add(min(circle, key=lambda member: member.order).row)
-                    path, on_path, at = [], set(), span
-                    continue
-                path.append(at)
-                on_path.add(at.row)
-                at = self.parent(at)
-            self.downwards += reversed(path)
-            done |= on_path
-
-    def _look_up(self, span: Seen) -> None:
-        above = self.parent(span)
-        if above is None:
-            self.top[span.row] = span
-            return
-        self.top[span.row] = self.top[above.row]
-        step = above if above.is_own_step else self.step_above.get(above.row)
-        if step is not None:
-            self.step_above[span.row] = step
-        model = above if above.role == "model" else None
-        if above.role == "other":
-            model = self.model_above.get(above.row)
-        if model is not None:
-            self.model_above[span.row] = model
-        if not above.is_own_step and (above.row in self.nested or above.role in ("agent", "tool")):
-            self.nested.add(span.row)
+# --- tasks ---
 
 
-def _tasks(ordered: list[Seen], tree: _Tree) -> list[PlannedTask]:
-    roots = [span for span in ordered if tree.is_root(span)]
-    own = attempts_in_order(span for span in ordered if span.is_own_task)
+def _tasks(tree: Tree) -> list[PlannedTask]:
+    at_work = {
+        tree.top[span.row].row
+        for span in tree.downwards
+        if span.role != "setup" and not tree.is_below_setup(span)
+    }
+    if not at_work:
+        return []
+    roots = [span for span in tree.ordered if tree.is_root(span) and span.row in at_work]
+    own = attempts_in_order(span for span in tree.ordered if span.is_own_task)
     main = PlannedTask(next(iter(own or roots), None), first=True)
     further = [root for root in roots if root is not main.root and not _is_attempt(root)]
     separate = {root.row for root in further if root.is_own_task}
@@ -206,8 +123,13 @@ def _tasks(ordered: list[Seen], tree: _Tree) -> list[PlannedTask]:
             attempts = [root] if root.is_own_task else []
             by_root[root.row] = PlannedTask(root, first=False, attempts=attempts)
             tasks.append(by_root[root.row])
+    by_time = _ByTime(tasks)
     for span in tree.downwards:
-        by_root.get(tree.top[span.row].row, main).spans.append(span)
+        top = tree.top[span.row]
+        task = by_root.get(top.row)
+        if task is None:
+            task = main if tree.is_root(top) or top.own else by_time.during(top)
+        task.spans.append(span)
     return tasks
 
 
@@ -226,8 +148,34 @@ def _ended(task: PlannedTask) -> int | None:
     return max(ends, default=None)
 
 
-def _plan_steps(task: PlannedTask, tree: _Tree, plan: Plan) -> None:
+class _ByTime:
+    """Finds the task during which a span began whose parent never came."""
+
+    def __init__(self, tasks: list[PlannedTask]) -> None:
+        self._first, *further = tasks
+        self._roots = [(task.root, task) for task in further if task.root is not None]
+        self._roots.sort(key=lambda found: found[0].order)
+        self._starts = [root.start_ns for root, _ in self._roots]
+
+    def during(self, span: Seen) -> PlannedTask:
+        """The last that began before it, if that was going on then; else the first."""
+        position = bisect_right(self._starts, span.start_ns)
+        if position:
+            root, task = self._roots[position - 1]
+            if root.end_ns is None or span.start_ns <= root.end_ns:
+                return task
+        return self._first
+
+
+# --- steps ---
+
+
+def _plan_steps(task: PlannedTask, plan: Plan) -> None:
     """Decide the steps of a task, and whose the model and tool spans are."""
+    tree = plan.tree
+    plan.same_call |= same_model_calls(task.spans, tree)
+    plan.same_tool |= same_tool_calls(task.spans, tree)
+    opening: list[Seen] = []
     for span in task.spans:
         if span.is_own_step:
             above = tree.begun_by(span)
@@ -235,43 +183,93 @@ def _plan_steps(task: PlannedTask, tree: _Tree, plan: Plan) -> None:
             plan.attempts[span.row] = given
             task.steps.append(span)
         elif span.role == "model":
-            _place_call(span, tree, plan, task)
+            step = tree.step_above.get(span.row)
+            if step is not None:
+                plan.step_of[span.row] = step
+                if span.row in tree.nested:
+                    plan.nested.add(span.row)
+            elif span.row not in plan.same_call:
+                opening.append(span)
+    _open_steps(task, opening, plan)
+    for span in task.spans:
+        if span.role == "model" and span.row not in plan.step_of:
+            plan.step_of[span.row] = plan.step_of[_shown(span.row, plan)]
     task.steps.sort(key=lambda span: span.order)
-    tools = _Tools(task, tree, plan)
-    if not task.steps and task.root is not None and not any(span.own for span in task.spans):
-        tools.children_are_steps(task.root)
+    within: dict[int, Seen] = {}
+    if not task.steps and not any(span.own for span in task.spans):
+        within = _steps_without_calls(task, tree)
+        for span in sorted(task.spans, key=lambda span: span.order):
+            # A step that is no agent's may hold the run of one.
+            if span.row in within and span.row in tree.agents:
+                tree.agents.setdefault(within[span.row].row, tree.agents[span.row])
+    tools = _Tools(task, plan, within)
     for span in task.spans:
         if span.role == "tool":
-            step = tools.step_of(span)
+            outer = plan.same_tool.get(span.row)
+            step = plan.step_of.get(outer) if outer is not None else tools.step_of(span)
             if step is not None:
                 plan.step_of[span.row] = step
 
 
-def _place_call(span: Seen, tree: _Tree, plan: Plan, task: PlannedTask) -> None:
-    same = tree.model_above.get(span.row)
-    if same is not None:
-        plan.same_call[span.row] = same.row
-    step = tree.step_above.get(span.row)
-    if step is not None:
-        if span.row in tree.nested:
-            plan.nested.add(span.row)
-    elif same is not None:
-        step = plan.step_of[same.row]
+def _shown(row: int, plan: Plan) -> int:
+    """The model span that is shown for a call."""
+    while row in plan.same_call:
+        row = plan.same_call[row]
+    return row
+
+
+def _open_steps(task: PlannedTask, opening: list[Seen], plan: Plan) -> None:
+    """A step for each model call, and none for a further attempt at the one before it."""
+    latest: dict[int | None, Seen] = {}
+    for span in sorted(opening, key=lambda span: span.order):
+        run = plan.tree.run.get(span.row)
+        key = run.row if run is not None else None
+        step = latest.get(key) if span.call_attempt > 1 else None
+        if step is None:
+            step = latest[key] = span
+            task.steps.append(span)
+        else:
+            plan.retried[step.row] = span
+        plan.step_of[span.row] = step
+
+
+def _steps_without_calls(task: PlannedTask, tree: Tree) -> dict[int, Seen]:
+    """The steps where no model call was recorded; returns span row → the step that it is in."""
+    if any(span.role == "step" for span in task.spans):
+        task.steps = [span for span in task.spans if span.role == "step"]
     else:
-        step = span
-        task.steps.append(span)
-    plan.step_of[span.row] = step
+        task.steps = list(_right_below(task, tree))
+    task.steps.sort(key=lambda span: span.order)
+    rows = {span.row for span in task.steps}
+    within: dict[int, Seen] = {}
+    for span in task.spans:
+        above = tree.parent(span)
+        if span.row in rows:
+            within[span.row] = span
+        elif above is not None and above.row in within:
+            within[span.row] = within[above.row]
+    return within
+
+
+def _right_below(task: PlannedTask, tree: Tree) -> Iterator[Seen]:
+    """The children of the root; of one that never came, the spans that name it."""
+    root = task.root.row if task.root is not None else None
+    for span in task.spans:
+        if span.role == "setup" or span.row in tree.gone or span.row == root:
+            continue
+        above = tree.parent(span)
+        if (above.row if above is not None else None) == root:
+            yield span
 
 
 class _Tools:
     """Finds the steps of tool calls."""
 
-    def __init__(self, task: PlannedTask, tree: _Tree, plan: Plan) -> None:
-        self._task = task
-        self._tree = tree
-        self._plan = plan
-        self._within: dict[int, Seen] = {}
+    def __init__(self, task: PlannedTask, plan: Plan, within: dict[int, Seen]) -> None:
+        self._tree = plan.tree
+        self._within = within
         self._latest = _Latest()
+        self._of_run: dict[int, _Latest] = defaultdict(_Latest)
         self._of_agent: dict[str | None, _Latest] = defaultdict(_Latest)
         self._asked: dict[str, _Latest] = defaultdict(_Latest)
         asked: dict[int, set[str]] = defaultdict(set)
@@ -281,22 +279,12 @@ class _Tools:
                 asked[step.row] |= span.asked_for
         for step in task.steps:
             self._latest.add(step)
-            self._of_agent[plan.agents.get(step.row)].add(step)
+            run = self._tree.run.get(step.row)
+            if run is not None:
+                self._of_run[run.row].add(step)
+            self._of_agent[self._tree.agents.get(step.row)].add(step)
             for call_id in asked[step.row]:
                 self._asked[call_id].add(step)
-
-    def children_are_steps(self, root: Seen) -> None:
-        """The spans right below the root become the steps, with all that is below them."""
-        for span in self._task.spans:
-            above = self._tree.parent(span)
-            if above is None:
-                continue
-            if above.row == root.row:
-                self._task.steps.append(span)
-                self._within[span.row] = span
-            elif above.row in self._within:
-                self._within[span.row] = self._within[above.row]
-        self._task.steps.sort(key=lambda span: span.order)
 
     def step_of(self, tool: Seen) -> Seen | None:
         if tool.own:  # a call of ours is begun by its step
@@ -308,9 +296,14 @@ class _Tools:
         asked = self._asked.get(tool.call_id) if tool.call_id else None
         if asked is not None:
             return asked.before(tool.start_ns) or asked.last
-        same = self._of_agent.get(self._plan.agents.get(tool.row))
-        found = same.before(tool.start_ns) if same is not None else None
-        return found or self._latest.before(tool.start_ns)
+        run = self._tree.run.get(tool.row)
+        groups = (
+            self._of_run.get(run.row) if run is not None else None,
+            self._of_agent.get(self._tree.agents.get(tool.row)),
+            self._latest,
+        )
+        found = (group.before(tool.start_ns) for group in groups if group is not None)
+        return next((step for step in found if step is not None), None)
 
 
 class _Latest:

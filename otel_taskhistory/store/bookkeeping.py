@@ -3,7 +3,9 @@
 
 * ``_owners`` has a row for each task, to which all rows of the task refer. When a task is removed
   its row in ``tasks`` goes at once, and with it the task from every table and view that people
-  query; the row here stays, with ``removed_ns``, until the last of what it owned is gone.
+  query; the row here stays, with ``removed_ns``, until the last of what it owned is gone. A trace
+  that makes no task (a row of ``_sides``) has one too, of the negative number: for the limits it
+  counts as a task of kind ``other`` and goes with those.
 * ``_headless`` are traces whose first task, the one with the id of the trace, was removed while
   another stayed.
 * ``_loose_nodes`` and ``_loose_artifacts`` are what nobody may need any more, to be looked at.
@@ -38,7 +40,8 @@ CREATE TABLE _owners (
     id INTEGER PRIMARY KEY,
     removed_ns INTEGER,
     trace INTEGER,
-    record INTEGER
+    record INTEGER,
+    bytes INTEGER NOT NULL DEFAULT 0
 ) STRICT
 """,
     "CREATE INDEX _owners_removed ON _owners (id) WHERE removed_ns IS NOT NULL",
@@ -114,8 +117,15 @@ _TAKE_OLD: Final = f"""
     WHERE name = old.kind AND {counted("old")};"""
 
 
+_SAID: Final = "coalesce((SELECT sum(size) FROM _spans WHERE trace = {0}.trace), 0)"
+
 # A picture that could not be written has a row, but no file.
 _HAS_FILE: Final = "status <> 'not_stored'"
+
+
+def _side(row: str) -> str:
+    """SQL: whether an owner is that of a trace that makes no task, and not removed."""
+    return f"({row}.id < 0 AND {row}.removed_ns IS NULL)"
 
 
 def _sum_of(table: str, name: str, counts: str = "") -> tuple[str, str]:
@@ -167,6 +177,42 @@ CREATE TRIGGER _artifacts_changed AFTER UPDATE OF status, bytes ON _artifacts BE
 END
 """,
     *_sum_of("_unlinks", "unlinks"),
+    # What such a trace takes is about what its spans say.
+    f"""
+CREATE TRIGGER _sides_added AFTER INSERT ON _sides BEGIN
+    INSERT INTO _owners (id, trace, bytes)
+    VALUES (-new.trace, new.trace, {_SAID.format("new")});
+END
+""",
+    f"""
+CREATE TRIGGER _sides_changed AFTER UPDATE ON _sides BEGIN
+    UPDATE _owners SET bytes = {_SAID.format("new")} WHERE id = -new.trace;
+END
+""",
+    """
+CREATE TRIGGER _sides_taken AFTER DELETE ON _sides BEGIN
+    DELETE FROM _owners WHERE id = -old.trace AND removed_ns IS NULL;
+END
+""",
+    f"""
+CREATE TRIGGER _owners_added AFTER INSERT ON _owners WHEN {_side("new")} BEGIN
+    UPDATE _totals SET number = number + 1, bytes = bytes + new.bytes WHERE name = 'other';
+END
+""",
+    f"""
+CREATE TRIGGER _owners_changed AFTER UPDATE OF removed_ns, bytes ON _owners
+WHEN {_side("old")} OR {_side("new")}
+BEGIN
+    UPDATE _totals SET number = number + {_side("new")} - {_side("old")},
+        bytes = bytes + {_side("new")} * new.bytes - {_side("old")} * old.bytes
+    WHERE name = 'other';
+END
+""",
+    f"""
+CREATE TRIGGER _owners_taken AFTER DELETE ON _owners WHEN {_side("old")} BEGIN
+    UPDATE _totals SET number = number - 1, bytes = bytes - old.bytes WHERE name = 'other';
+END
+""",
 )
 
 STATEMENTS: Final = tuple(map(str.strip, (*TABLES, *INDEXES, *TRIGGERS)))

@@ -23,11 +23,12 @@ from otel_taskhistory.store.times import iso, optional_ns, sqlite_ns
 _CALL_COLUMNS: Final = (
     *("span", "ordinal", "status", "attempt", "started_ns", "ended_ns", "model", "prompt_node"),
     *("prompt_text", "decision_node", "decision_text", "finish_reason", "input_tokens"),
-    *("output_tokens", "cached_tokens", "reasoning_tokens", "cost", "call_ids", "error", "filled"),
+    *("output_tokens", "cached_tokens", "reasoning_tokens", "cost", "call_ids", "response_id"),
+    *("error", "filled"),
 )
 _TOOL_COLUMNS: Final = (
     *("span", "call_id", "name", "status", "started_ns", "ended_ns", "arguments"),
-    *("arguments_content", "result", "result_content", "error"),
+    *("arguments_content", "result", "result_content", "error", "filled"),
 )
 _SHOT_COLUMNS: Final = (
     *("span", "role", "position", "sha256", "path", "media_type", "width", "height", "bytes"),
@@ -71,6 +72,11 @@ class Calls:
         self._put_shots(facts, written)
         return regressed
 
+    def drop(self, span: int) -> None:
+        """The span announced another one, which has come and speaks for itself."""
+        self._drop_calls(span, set())
+        self._drop_tool(span)
+
     def place(self, span: int, task: int, step: int | None) -> None:
         """Put what a span of ours holds into its step and task."""
         execute = self._connection.execute
@@ -97,7 +103,8 @@ class Calls:
                     *(sqlite_ns(call.started_ns), optional_ns(call.ended_ns), safe(call.model)),
                     *(*prompt, *decision, safe(call.finish_reason)),
                     *(call.tokens.input, call.tokens.output, call.tokens.cached),
-                    *(call.tokens.reasoning, call.cost, _call_ids(call), safe(call.error), 0),
+                    *(call.tokens.reasoning, call.cost, _call_ids(call), safe(call.response_id)),
+                    *(safe(call.error), 0),
                 ),
             )
         if not before:
@@ -148,14 +155,21 @@ class Calls:
             _UPSERT_TOOL,
             (
                 *(written.row, safe(call.call_id), safe(call.name), facts.status),
-                *(sqlite_ns(record.start_ns), optional_ns(record.end_ns)),
-                *(*self._value(call.arguments), *self._value(call.result), safe(facts.error)),
+                # A span that only announces a call has no duration, but the call goes on.
+                sqlite_ns(record.start_ns),
+                None if facts.role == "pending" else optional_ns(record.end_ns),
+                *(*self._value(call.arguments), *self._value(call.result), safe(facts.error), 0),
             ),
         )
 
     def _drop_tool(self, span: int) -> None:
         self._connection.execute(
             "UPDATE _steps SET first_tool = NULL WHERE first_tool ="
+            " (SELECT id FROM _tool_calls WHERE span = ?)",
+            (span,),
+        )
+        self._connection.execute(
+            "UPDATE _tool_calls SET twin_of = NULL WHERE twin_of IN"
             " (SELECT id FROM _tool_calls WHERE span = ?)",
             (span,),
         )

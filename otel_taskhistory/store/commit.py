@@ -37,6 +37,10 @@ GROUP: Final = 512
 GROUP_BYTES: Final = 16 * 2**20
 """And about this many bytes, unless one job alone is larger."""
 
+BACKLOG_PARTS: Final = 16
+"""A group is so much smaller while a backlog is worked off: after each, retention makes room for
+the next. Where the disk was full, one large group would fill it again."""
+
 BACKLOG_BYTES: Final = 64 * 2**20
 """What waits in memory while the store is away, at most (by the size of the values)."""
 
@@ -378,7 +382,8 @@ class GroupCommit:
         """The next group, out of the queue."""
         self._in_hand = jobs = []
         entries = size = 0
-        while entries < GROUP and size < GROUP_BYTES:
+        parts = BACKLOG_PARTS if self._has_backlog() else 1
+        while entries < GROUP // parts and size < GROUP_BYTES // parts:
             try:
                 job = self._queue.popleft()
             except IndexError:
@@ -387,6 +392,13 @@ class GroupCommit:
             entries += len(job.entries)
             size += job.size
         return jobs
+
+    def _has_backlog(self) -> bool:
+        """Whether what comes next has waited for the store."""
+        try:
+            return self._away or self._queue[0].shelved
+        except IndexError:
+            return False
 
     def _close(self) -> None:
         if self._closed:

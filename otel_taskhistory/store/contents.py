@@ -20,7 +20,7 @@ from typing import Final
 
 from otel_taskhistory.spans.encode import quote
 from otel_taskhistory.store.lists import EXACT, Chain, Cut, Lists, Memo, Variant, shown
-from otel_taskhistory.store.pictures import Found, might_hold_pictures, take_out
+from otel_taskhistory.store.pictures import Found, might_hold_pictures, put_some_back, take_out
 
 SHARE_FROM: Final = 256
 """Strings of this many characters or more get a row of their own; a shorter one costs less
@@ -47,10 +47,11 @@ class Contents:
 
     Args:
         connection: the writer's; a transaction is open whenever a method runs.
-        keep_picture: stores a picture's bytes as a file and returns its artifact row id.
+        keep_picture: stores a picture's bytes as a file and returns its artifact row id; None when
+            the file cannot be written.
     """
 
-    def __init__(self, connection: sqlite3.Connection, keep_picture: Callable[[Found], int]):
+    def __init__(self, connection: sqlite3.Connection, keep_picture: Callable[[Found], int | None]):
         self._connection = connection
         self._keep_picture = keep_picture
         self._lists = Lists()
@@ -64,9 +65,16 @@ class Contents:
     # --- texts ---
 
     def text(self, text: str) -> int:
-        """The row of a plain text; pictures in it become files."""
+        """The row of a plain text; pictures in it become files, where these can be written."""
         shown, found = take_out(text)
-        placed = [(picture.position, self._keep_picture(picture)) for picture in found]
+        kept = {picture.position: self._keep_picture(picture) for picture in found}
+        rows = {position: row for position, row in kept.items() if row is not None}
+        if len(rows) < len(kept):
+            # A file that is not there cannot be put back: such a picture stays in its text.
+            shown, out = put_some_back(shown, found, rows)
+            placed = list(zip([picture.position for picture in out], rows.values(), strict=True))
+        else:
+            placed = list(rows.items())
         return self._row(shown, template=False, pictures=placed)
 
     def _row(

@@ -39,6 +39,7 @@ from otel_taskhistory.settings import Settings
 from otel_taskhistory.store.aside import make_way, opening, set_aside
 from otel_taskhistory.store.damage import is_damage, looks_damaged
 from otel_taskhistory.store.files import write_file
+from otel_taskhistory.store.log import COMMIT_SECONDS, PART, Log
 from otel_taskhistory.store.migrations import (
     APPLICATION_ID,
     READABLE_FROM,
@@ -58,10 +59,6 @@ from otel_taskhistory.store.stamp import (
 
 _logger = logging.getLogger("otel_taskhistory")
 
-_LOG_BYTES: Final = 8 * 2**20
-"""How large the write-ahead log may grow: twice what SQLite folds in by itself (1,000 pages)."""
-_FOLD_WAIT_MS: Final = 100
-_FOLD_PAUSE: Final = 0.2  # seconds between two tries, for a reader may hold a snapshot for long
 _PAUSE: Final = 0.01  # seconds between two tries at switching on WAL
 _SHORTEST_PAUSE: Final = 0.0005  # seconds between two looks at a lock
 _LONGEST_PAUSE: Final = 0.004
@@ -89,7 +86,6 @@ class Database:
         self.path = settings.database
         self._settings = settings
         self._synchronous = ""
-        self._fold_again = 0.0
         self._wait = max(settings.busy_timeout, _OPENING_SECONDS) if wait is None else wait
         make_way(settings)
         try:
@@ -129,6 +125,7 @@ class Database:
             self.stamp = self._prepare(settings, stamp, service_name)
             _stamp_artifacts(settings, self.stamp)
             self._enter_wal()
+            self.log = Log(self.connection, self._real)
             self._files = self._look_at_files()
         except (OSError, sqlite3.Error) as error:
             self.connection.close()
@@ -278,31 +275,14 @@ class Database:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def fold_log(self) -> None:
-        """Fold the write-ahead log into the database when it has grown; after a commit.
+        """After a commit: fold the write-ahead log into the database when it has grown.
 
-        SQLite does so by itself, but begins the log anew only when no other process is writing or
-        reading at that moment. With several agents on one history that moment may never come
-        (102 MB were seen), so we wait for it, briefly, and not again at once.
+        Nothing is lost when that fails: the log goes on to grow until the next try.
         """
-        now = time.monotonic()
-        if now < self._fold_again or self._log_size() < _LOG_BYTES:
-            return
         try:
-            self.connection.execute(f"PRAGMA busy_timeout = {_FOLD_WAIT_MS}")
-            busy = self.connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
-            self._fold_again = now + _FOLD_PAUSE if busy else 0.0
-        except sqlite3.OperationalError as error:
-            # Nothing is lost by it: the log goes on to grow until the next try.
-            self._fold_again = now + _FOLD_PAUSE
+            self.log.keep_small()
+        except sqlite3.Error as error:
             _logger.debug("otel-taskhistory: the log could not be folded in: %s", error)
-        finally:
-            self.connection.execute("PRAGMA busy_timeout = 0")
-
-    def _log_size(self) -> int:
-        try:
-            return os.stat(f"{self._real}-wal").st_size
-        except OSError:  # gone with the database: `moved` tells
-            return 0
 
     def moved(self) -> bool:
         """Whether the files under the path are no longer those that were opened."""
@@ -314,7 +294,13 @@ class Database:
         return tuple(_identity(path) for path in paths)
 
     def close(self) -> None:
-        """Close the connection; SQLite then folds the WAL into the database."""
+        """Close the connection, and fold the WAL into the database.
+
+        SQLite does so only when nobody else has it open, though it be a viewer that does nothing.
+        """
+        if self.log.size and not self.moved():
+            with suppress(sqlite3.Error):
+                self.log.fold(COMMIT_SECONDS)
         self.connection.close()
 
     def leave(self) -> None:
@@ -450,7 +436,7 @@ def connect(database: Path, busy_timeout: float) -> sqlite3.Connection:
         "recursive_triggers = ON",
         "secure_delete = ON",
         "temp_store = MEMORY",
-        "journal_size_limit = 4194304",
+        f"journal_size_limit = {PART}",
     ):
         connection.execute(f"PRAGMA {pragma}")
     return connection

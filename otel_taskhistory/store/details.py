@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Final
 
 from otel_taskhistory.store.columns import SAID, columns, from_row, said
+from otel_taskhistory.store.gone import gone
 from otel_taskhistory.store.rebuild import Texts
 from otel_taskhistory.store.times import iso, milliseconds
 from otel_taskhistory.store.views import ModelCall, Screenshot, TimelineRecord, ToolCall
@@ -35,7 +36,7 @@ SELECT call.call_id, step_span.span_id, task.task_id, own.span_id, call.name,
     coalesce(call.result, (SELECT text FROM _contents WHERE id = call.result_content)),
     call.status, call.error, call.started_ns, call.ended_ns
 FROM _tool_calls AS call {_CALL}
-WHERE call.{{column}} = ? ORDER BY call.started_ns, own.span_id
+WHERE call.{{column}} = ? AND call.twin_of IS NULL ORDER BY call.started_ns, own.span_id
 """
 
 
@@ -43,6 +44,7 @@ def model_calls(
     connection: sqlite3.Connection, task_id: str, step_id: str | None, without: Collection[str]
 ) -> list[ModelCall]:
     """The model calls of a task or of one of its steps, in the order of their start."""
+    left = gone(connection)
     column, belongs_to = _belonging(connection, task_id, step_id)
     wanted = SAID.difference(without)
     texts = Texts(connection)
@@ -51,15 +53,18 @@ def model_calls(
         facts, (started, ended) = row[4:-2], row[-2:]
         asked, answered = said(texts, row[:4], wanted)
         times = _times(started, ended)
-        calls.append(from_row(ModelCall, (*facts[:6], asked, answered, *facts[6:], *times)))
+        call = from_row(ModelCall, (*facts[:6], asked, answered, *facts[6:], *times))
+        calls.append(left.of_span(call, task_id[:32], call.span_id))
     return calls
 
 
 def tool_calls(connection: sqlite3.Connection, task_id: str, step_id: str | None) -> list[ToolCall]:
     """The tool calls of a task or of one of its steps, in the order of their start."""
+    left = gone(connection)
     column, belongs_to = _belonging(connection, task_id, step_id)
-    rows = connection.execute(_TOOL_CALLS.format(column=column), (belongs_to,))
-    return [from_row(ToolCall, (*row[:-2], *_times(*row[-2:]))) for row in rows]
+    rows = connection.execute(_TOOL_CALLS.format(column=column), (belongs_to,)).fetchall()
+    calls = [from_row(ToolCall, (*row[:-2], *_times(*row[-2:]))) for row in rows]
+    return [left.of_span(call, task_id[:32], call.span_id) for call in calls]
 
 
 def screenshots(

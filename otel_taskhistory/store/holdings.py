@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from heapq import merge
 from typing import Final
 
 from otel_taskhistory.store.bookkeeping import FINISHED, ROOTLESS
@@ -18,27 +19,28 @@ from otel_taskhistory.store.retention import (
     is_stale,
 )
 from otel_taskhistory.store.space import live_bytes
+from otel_taskhistory.store.wall import LATEST, SINCE, Doubt, doubt
 
 HALVES: Final = ((FINISHED, "tasks_finished"), (ROOTLESS, "tasks_rootless"))
 """Which tasks count, and the index that holds them, oldest first."""
 
 
-def _head(kind: Kind, half: tuple[str, str], order: str = "") -> str:
+def _head(kind: Kind, half: tuple[str, str]) -> str:
     which, index = half
     return (
         f"SELECT committed_ns FROM tasks INDEXED BY {index} WHERE kind = '{kind}' AND {which}"
-        f" ORDER BY committed_ns {order}, id {order} LIMIT 1"
+        " ORDER BY committed_ns, id LIMIT 1"
     )
 
 
 LOOK: Final = f"""
-SELECT other.number, other.bytes, ({_head("other", HALVES[0])}), ({_head("other", HALVES[1])}),
+SELECT other.number, other.bytes,
+    ({_head("other", HALVES[0])}), ({_head("other", HALVES[1])}),
     agent.number, agent.bytes, ({_head("agent", HALVES[0])}), ({_head("agent", HALVES[1])}),
-    max(coalesce(({_head("other", HALVES[0], "DESC")}), 0),
-        coalesce(({_head("agent", HALVES[0], "DESC")}), 0)),
+    {LATEST}, {SINCE},
     (SELECT min(id) FROM _owners WHERE removed_ns IS NOT NULL),
     coalesce((SELECT min(node) FROM _loose_nodes), (SELECT min(artifact) FROM _loose_artifacts)),
-    (SELECT min(due_ns) FROM _unlinks), artifacts.bytes
+    (SELECT min(due_ns) FROM _unlinks), artifacts.bytes, (SELECT min(committed_ns) FROM _sides)
 FROM _totals AS other, _totals AS agent, _totals AS artifacts
 WHERE other.name = 'other' AND agent.name = 'agent' AND artifacts.name = 'artifacts'
 """
@@ -46,6 +48,16 @@ WHERE other.name = 'other' AND agent.name = 'agent' AND artifacts.name = 'artifa
 OLDEST: Final = """
 SELECT id, committed_ns FROM tasks INDEXED BY {index} WHERE kind = ? AND {which}
 ORDER BY committed_ns, id LIMIT ?
+"""
+
+OLDEST_SIDES: Final = """
+SELECT -trace, committed_ns FROM _sides ORDER BY committed_ns, trace LIMIT ?
+"""
+
+SIDES: Final = """
+SELECT own.trace_id, 'other', NULL, side.committed_ns, owner.bytes
+FROM _sides AS side JOIN _owners AS owner ON owner.id = -side.trace
+JOIN _traces AS own ON own.id = side.trace ORDER BY side.committed_ns, side.trace
 """
 
 CANDIDATES: Final = """
@@ -59,8 +71,8 @@ class Look:
     """All that decides whether there is anything to do."""
 
     holding: Holding
-    latest_ns: int
-    """The last commit of the task that was committed last."""
+    doubt: Doubt | None
+    """What is to be done about the clock."""
     owner: int | None
     """A removed task of which rows are left."""
     loose: bool
@@ -76,24 +88,33 @@ def look(connection: sqlite3.Connection, now_ns: int) -> Look:
     row = connection.execute(LOOK).fetchone()
     holding = Holding(
         now_ns,
-        Kept(row[0], row[1], _first(row[2], row[3], now_ns)),
+        Kept(row[0], row[1], _first(row[2], row[3], now_ns, row[14])),
         Kept(row[4], row[5], _first(row[6], row[7], now_ns)),
-        live_bytes(connection) + row[12],
+        live_bytes(connection) + row[13],
     )
-    return Look(holding, row[8], row[9], row[10] is not None, row[11], row[12])
+    unsure = doubt(row[8], row[9], now_ns)
+    return Look(holding, unsure, row[10], row[11] is not None, row[12], row[13])
 
 
-def _first(finished: int | None, rootless: int | None, now_ns: int) -> int | None:
+def _first(
+    finished: int | None, rootless: int | None, now_ns: int, side: int | None = None
+) -> int | None:
     if rootless is not None and not is_stale(rootless, now_ns):
         rootless = None
-    return min((ns for ns in (finished, rootless) if ns is not None), default=None)
+    return min((ns for ns in (finished, rootless, side) if ns is not None), default=None)
 
 
 def oldest(
     connection: sqlite3.Connection, kind: Kind, now_ns: int, without: Collection[int] = ()
 ) -> tuple[int, int] | None:
-    """(row, last commit) of the task of this kind that goes first; None when none may go."""
+    """(row, last commit) of the task of this kind that goes first; None when none may go.
+
+    The row is below zero for the trace of that number, which makes no task.
+    """
     heads: list[tuple[int, int]] = []
+    if kind == "other":
+        sides = connection.execute(OLDEST_SIDES, (len(without) + 1,)).fetchall()
+        heads += [(committed, side) for side, committed in sides if side not in without][:1]
     for which, index in HALVES:
         rows = connection.execute(
             OLDEST.format(which=which, index=index), (kind, len(without) + 1)
@@ -112,22 +133,16 @@ def oldest(
 def candidates(connection: sqlite3.Connection, kind: Kind, now_ns: int) -> Iterator[Candidate]:
     """The tasks of this kind that may go, oldest first; read as they are asked for."""
     finished, rootless = (
-        (
-            Candidate(*row)
-            for row in connection.execute(CANDIDATES.format(which=which, index=index), (kind,))
-        )
+        _read(connection, CANDIDATES.format(which=which, index=index), kind)
         for which, index in HALVES
     )
     stale = (found for found in rootless if is_stale(found.committed_ns, now_ns))
-    first, second = next(finished, None), next(stale, None)
-    while first is not None or second is not None:
-        if second is None or (first is not None and first.committed_ns <= second.committed_ns):
-            assert first is not None
-            yield first
-            first = next(finished, None)
-        else:
-            yield second
-            second = next(stale, None)
+    sides = _read(connection, SIDES) if kind == "other" else iter(())
+    return merge(sides, finished, stale, key=lambda found: found.committed_ns)
+
+
+def _read(connection: sqlite3.Connection, sql: str, *values: str) -> Iterator[Candidate]:
+    return (Candidate(*row) for row in connection.execute(sql, values))
 
 
 def all_candidates(connection: sqlite3.Connection, now_ns: int) -> dict[Kind, Iterator[Candidate]]:

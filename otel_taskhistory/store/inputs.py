@@ -56,7 +56,7 @@ JOIN tasks AS task ON task.id = call.task
 LEFT JOIN _steps AS step ON step.id = call.step
 LEFT JOIN _spans AS step_span ON step_span.id = step.span
 JOIN _contents AS result ON result.id = call.result_content
-WHERE {where} AND result.pictures > 0
+WHERE {where} AND call.twin_of IS NULL AND result.pictures > 0
 """
 
 _ROWS: Final = """

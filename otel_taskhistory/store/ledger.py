@@ -191,6 +191,35 @@ class Ledger:
         )
         return Written(span, trace, new=False, changed=True, known=before)
 
+    def reread(
+        self, span: int, facts: SpanFacts, marks: Iterable[str], process: int | None
+    ) -> Known:
+        """Write what a span is read as now, whatever it was read as before.
+
+        Args:
+            span: its row.
+            facts: what it is read as.
+            marks: all marks of the row.
+            process: who is to answer for what a span announces that was not known to do so.
+        """
+        found = self._connection.execute(
+            "SELECT role, facts, parent_span_id, start_ns,"
+            " dropped_attributes + dropped_events + dropped_links, marks FROM _spans WHERE id = ?",
+            (span,),
+        ).fetchone()
+        refs: list[tuple[str, int]] = []
+        said = self._facts(facts, refs)
+        marked = compact(sorted(marks)) if marks else None
+        if (facts.role, said, marked) != (found[0], found[1], found[5]):
+            self._connection.execute(
+                "UPDATE _spans SET role = ?1, facts = ?2, marks = ?3, process = CASE"
+                " WHEN end_ns IS NULL THEN process WHEN ?1 = 'pending' THEN coalesce(process, ?4)"
+                " END WHERE id = ?5",
+                (facts.role, said, marked, process, span),
+            )
+            self._refer(span, refs)
+        return Known(found[0], found[1], found[2], int(found[3]), found[4])
+
     def _is_better(self, row: dict[str, Any], known: tuple[Any, ...]) -> bool:
         """Whether a version that is not older than the known one is to replace it."""
         said = tuple(row[column] for column in _SAID)
@@ -220,6 +249,9 @@ class Ledger:
             "status": facts.status,
             "attempt": facts.attempt if facts.attempt != 1 else None,
             "step_index": facts.step_index,
+            "linked": facts.linked_traces[0] if facts.linked_traces else None,
+            "announces": facts.announces,
+            "announced_parent": facts.announced_parent,
         }
         for name in ("agent", "conversation_id", "key", "parent_task_id", *_LONG_FACTS):
             text = getattr(facts, name)
@@ -247,7 +279,7 @@ class Ledger:
             encoded = encode(value, hole_from=SHARE_FROM, named_to=named_to)
             if encoded.reduced:
                 marks.add(column)
-            text, used = self._stored(encoded, trace)
+            text, used = self.stored(encoded, trace)
             columns[column] = text
             size += sum(len(p) if isinstance(p, str) else len(p.text) for p in encoded.pieces)
             if used is not None:
@@ -269,13 +301,13 @@ class Ledger:
             "parent_remote": int(record.parent_remote),
             **texts,
             "kind": record.kind,
-            "start_ns": _fits(record.start_ns),
-            "end_ns": None if record.end_ns is None else _fits(record.end_ns),
+            "start_ns": fits(record.start_ns),
+            "end_ns": None if record.end_ns is None else fits(record.end_ns),
             "status_code": record.status_code,
             "flags": record.flags,
-            "dropped_attributes": _count(record.dropped_attributes),
-            "dropped_events": _count(record.dropped_events),
-            "dropped_links": _count(record.dropped_links),
+            "dropped_attributes": to_count(record.dropped_attributes),
+            "dropped_events": to_count(record.dropped_events),
+            "dropped_links": to_count(record.dropped_links),
             "resource": self._origin(record.resource, marks, "resource"),
             "scope": self._origin(record.scope, marks, "scope"),
             "size": size,
@@ -291,7 +323,7 @@ class Ledger:
             marks.add(name)
         return self._contents.text(encoded.text)
 
-    def _stored(self, encoded: Encoded, trace: int) -> tuple[str, list[tuple[str, int]] | None]:
+    def stored(self, encoded: Encoded, trace: int) -> tuple[str, list[tuple[str, int]] | None]:
         """The text of a column, and the rows it refers to, or None when it is no template."""
         if all(isinstance(piece, str) for piece in encoded.pieces):
             return encoded.text, None
@@ -370,7 +402,7 @@ def origin_value(origin: OriginRecord) -> Mapping[str, Any]:
     }
 
 
-def _fits(ns: int) -> int | str:
+def fits(ns: int) -> int | str:
     """A time that does not fit SQLite's 64 bit is kept as its digits, which sort after numbers."""
     return ns if -_MAX <= ns <= _MAX else str(ns)
 
@@ -378,8 +410,9 @@ def _fits(ns: int) -> int | str:
 def dropped_of(record: SpanRecord) -> int:
     """How many attributes, events and links of a span were dropped, as the ledger counts them."""
     dropped = (record.dropped_attributes, record.dropped_events, record.dropped_links)
-    return sum(_count(number) for number in dropped)
+    return sum(to_count(number) for number in dropped)
 
 
-def _count(number: int) -> int:
+def to_count(number: int) -> int:
+    """A number of things as OTLP has it: 32 bit without a sign."""
     return min(max(number, 0), _MAX_COUNT)

@@ -43,9 +43,12 @@ class LockFile:
         id: 16 hex digits that tell this file from one that takes its place.
     """
 
-    def __init__(self, handle: int, identity: tuple[int, int], file_id: str) -> None:
+    def __init__(
+        self, handle: int, identity: tuple[int, int], file_id: str, *, writable: bool = True
+    ) -> None:
         self.id = file_id
         self._handle = handle
+        self._writable = writable
         self._identity = identity
         self._held: set[int] = set()
 
@@ -121,7 +124,7 @@ def lock_file(path: Path, *, create: bool) -> LockFile | None:
             if not create:
                 return None
             known = None
-        if known is not None and known._is_open():
+        if known is not None and known._is_open() and (known._writable or not create):
             return known
         file = _opened(path, create=create)
         if file is None or file is known:
@@ -139,14 +142,23 @@ def lock_file(path: Path, *, create: bool) -> LockFile | None:
 def _opened(path: Path, *, create: bool) -> LockFile | None:
     flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     flags |= getattr(os, "O_NOFOLLOW", 0) | (os.O_CREAT if create else 0)
+    writable = True
     try:
         handle = os.open(path, flags, 0o600)
     except FileNotFoundError:
         return None
+    except OSError:
+        if create:
+            raise
+        # To ask about locks it is enough to read: a mount may be read-only.
+        handle, writable = os.open(path, flags & ~os.O_RDWR | os.O_RDONLY), False
     found = os.fstat(handle)
     other = _files.get(_identity(found))
     if other is not None and other._is_open():
-        # Replaced by a file that we know, between our look and our open: its locks would go too.
+        # We know it: it came in place of another between our look and our open, or it could only
+        # be read until now. Closing either descriptor would give up its locks.
+        if writable and not other._writable:
+            handle, other._handle, other._writable = other._handle, handle, True
         _kept.append(handle)
         return other
     try:
@@ -154,7 +166,7 @@ def _opened(path: Path, *, create: bool) -> LockFile | None:
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         content = os.read(handle, 64)
         if _ID.fullmatch(content):
-            return LockFile(handle, _identity(found), content.decode())
+            return LockFile(handle, _identity(found), content.decode(), writable=writable)
         if not create:
             os.close(handle)
             return None
@@ -208,6 +220,8 @@ def _lock(handle: int, position: int, *, shared: bool) -> bool:
 
             kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
             fcntl.lockf(handle, kind | fcntl.LOCK_NB, 1, position)
+    except OverflowError:  # no number of a row of ours
+        raise OSError(errno.EINVAL, "no such lock") from None
     except OSError as error:
         if error.errno in _TAKEN:
             return False

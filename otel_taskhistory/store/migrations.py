@@ -14,10 +14,12 @@ underscore are ours and may change.
   one more kind of element, ``[node, opening, separator, closing]``: a list of messages as a JSON
   string.
 * ``_steps``, ``_model_calls``, ``_tool_calls`` and ``tasks`` are what the spans mean. They can be
-  rebuilt from the ledger. A model call with a ``twin_of`` is that call seen by another
+  rebuilt from the ledger. A model or tool call with a ``twin_of`` is that call seen by another
   instrumentation, a ``nested`` one was made by an agent within a tool of its step; the bits of
   ``filled`` say which of its columns are those of a twin (see `otel_taskhistory.store.twins`).
 * ``_traces.assembled`` is one of `otel_taskhistory.store.rows.TraceState`.
+* ``_sides`` are traces in which something was only made ready: they have no task, their spans no
+  owner, and retention finds them by their last commit.
 * What retention counts and remembers is in `otel_taskhistory.store.bookkeeping`. Rows of a task
   refer to ``_owners``, which outlives the task until all of them are gone.
 """
@@ -29,6 +31,8 @@ from typing import Final
 from sqlite_utils import Database, Migrations
 
 from otel_taskhistory.store.bookkeeping import STATEMENTS as BOOKKEEPING
+from otel_taskhistory.store.log_tables import log_tables
+from otel_taskhistory.store.search.index import STATEMENTS as SEARCH
 
 APPLICATION_ID: Final = 0x4F544C48
 """``PRAGMA application_id`` of a history: "OTLH" in ASCII."""
@@ -107,6 +111,12 @@ CREATE TABLE _traces (
     trace_id TEXT NOT NULL UNIQUE,
     assembled INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+
+CREATE TABLE _sides (
+    trace INTEGER PRIMARY KEY REFERENCES _traces(id),
+    committed_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX _sides_oldest ON _sides (committed_ns);
 
 CREATE TABLE _spans (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -251,6 +261,7 @@ CREATE TABLE _model_calls (
     reasoning_tokens INTEGER,
     cost REAL,
     call_ids TEXT,
+    response_id TEXT,
     twin_of INTEGER REFERENCES _model_calls(id),
     nested INTEGER NOT NULL DEFAULT 0,
     filled INTEGER NOT NULL DEFAULT 0,
@@ -281,10 +292,13 @@ CREATE TABLE _tool_calls (
     arguments_content INTEGER REFERENCES _contents(id),
     result TEXT,
     result_content INTEGER REFERENCES _contents(id),
+    twin_of INTEGER REFERENCES _tool_calls(id),
+    filled INTEGER NOT NULL DEFAULT 0,
     told TEXT,
     error TEXT
 ) STRICT;
 CREATE INDEX _tool_calls_step ON _tool_calls (step);
+CREATE INDEX _tool_calls_twin ON _tool_calls (twin_of) WHERE twin_of IS NOT NULL;
 CREATE INDEX _tool_calls_task ON _tool_calls (task);
 CREATE INDEX _tool_calls_name ON _tool_calls (name, started_ns);
 CREATE INDEX _tool_calls_arguments ON _tool_calls (arguments_content)
@@ -466,7 +480,7 @@ JOIN _spans AS own ON own.id = call.span
 LEFT JOIN tasks AS task ON task.id = call.task
 LEFT JOIN _steps AS step ON step.id = call.step
 LEFT JOIN _spans AS step_span ON step_span.id = step.span
-WHERE call.task IS NULL OR task.id IS NOT NULL;
+WHERE call.twin_of IS NULL AND (call.task IS NULL OR task.id IS NOT NULL);
 
 CREATE VIEW timeline AS
 SELECT entry.seq, task.task_id, step_span.span_id AS step_id, {_time("entry.at_ns")} AS at,
@@ -499,7 +513,7 @@ WHERE own.task IS NULL OR task.id IS NOT NULL;
 @migrations()
 def m001_initial(db: Database) -> None:
     """The first schema: contents stored once, the ledger, and what it means."""
-    for statement in (*_statements(_TABLES + _VIEWS), *BOOKKEEPING):
+    for statement in (*_statements(_TABLES + _VIEWS), *BOOKKEEPING, *log_tables(filled), *SEARCH):
         db.execute(statement)
 
 

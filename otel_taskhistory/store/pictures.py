@@ -13,8 +13,8 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 REFERENCE: Final = "artifact:sha256:"
@@ -79,6 +79,25 @@ def put_back(text: str, pictures: Iterable[tuple[int, bytes]]) -> str:
         copied = position + REFERENCE_LENGTH
     pieces.append(text[copied:])
     return "".join(pieces)
+
+
+def put_some_back(
+    text: str, found: Iterable[Found], out: Container[int]
+) -> tuple[str, list[Found]]:
+    """Undo `take_out` but for the pictures whose position is in `out`; the rest, moved on."""
+    pieces: list[str] = []
+    rest: list[Found] = []
+    copied = shift = 0
+    for picture in found:
+        if picture.position in out:
+            rest.append(replace(picture, position=picture.position + shift))
+            continue
+        run = base64.b64encode(picture.data).decode("ascii")
+        pieces += (text[copied : picture.position], run)
+        copied = picture.position + REFERENCE_LENGTH
+        shift += len(run) - REFERENCE_LENGTH
+    pieces.append(text[copied:])
+    return "".join(pieces), rest
 
 
 def _is_first_line(text: str, run: re.Match[str]) -> bool:

@@ -181,6 +181,20 @@ def dead(connection: sqlite3.Connection, database: Path) -> list[int]:
     return [process.row for process in processes(connection, database) if not process.alive]
 
 
+def certainly_gone(connection: sqlite3.Connection, database: Path) -> set[int]:
+    """The rows of writers of which even a reader may say that they are gone.
+
+    As `dead`, but only those of this machine: where two machines share a folder, a lock that one
+    of them holds may look free to the other. (A writer does not ask for as much: it may be the
+    successor, on a new machine, of one that died with its machine.)
+    """
+    return {
+        process.row
+        for process in processes(connection, database)
+        if not process.alive and _is_of_this_machine(process.host, process.birth)
+    }
+
+
 def forget_ended(connection: sqlite3.Connection) -> int:
     """Remove old rows of ended writers that no span refers to, at most 500; how many."""
     return connection.execute(_ENDED_AND_UNUSED, (_KEPT,)).rowcount
@@ -222,19 +236,34 @@ def _is_there(pid: int, host: str, birth: str | None) -> bool:
 
 def _is_gone(pid: int, host: str, birth: str | None) -> bool:
     """Whether the process is seen not to exist."""
-    here = _birth(os.getpid())
+    here = _parts(_birth(os.getpid()))
     if host != _host():
         return False
-    if birth is not None and here is not None:
-        boot, namespace, _ = birth.split(" ")
-        boot_here, namespace_here, _ = here.split(" ")
-        if boot != boot_here:
+    said = _parts(birth)
+    if said is not None and here is not None:
+        if said[0] != here[0]:  # an earlier boot
             return True
-        if namespace != namespace_here:  # another container: its pids mean nothing here
+        if said[1] != here[1]:  # another container: its pids mean nothing here
             return False
         if _birth(pid) not in (birth, None):
             return True
     return not _answers(pid)
+
+
+def _is_of_this_machine(host: str, birth: str | None) -> bool:
+    """Whether a process runs or ran here, in whatever container: its locks are seen here."""
+    said, here = _parts(birth), _parts(_birth(os.getpid()))
+    if said is not None and here is not None and said[0] == here[0]:
+        return True
+    return host == _host()
+
+
+def _parts(birth: str | None) -> tuple[str, str, str] | None:
+    """Boot, namespace and tick of what `_birth` returned; None for anything else."""
+    if not isinstance(birth, str) or birth.count(" ") != 2:
+        return None
+    boot, namespace, tick = birth.split(" ")
+    return boot, namespace, tick
 
 
 def _answers(pid: int) -> bool:
@@ -245,7 +274,7 @@ def _answers(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # there, and not ours to signal
+    except (OSError, OverflowError):  # there and not ours to signal, or no pid of this system
         return True
     return True
 

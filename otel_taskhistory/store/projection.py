@@ -61,7 +61,9 @@ class Projection:
         self._steps = Steps(connection, self._rows)
         self._inputs = InputPictures(connection)
         self._calls = Calls(connection, contents)
-        self._assembler = TraceAssembler(connection, self._rows, self._steps, self._inputs)
+        self._assembler = TraceAssembler(
+            connection, self._rows, self._steps, self._calls, self._inputs
+        )
         self._dirty: dict[int, _Dirty] = {}
 
     def begin(self) -> None:
@@ -123,7 +125,7 @@ class Projection:
             except Exception as error:
                 self._connection.execute("ROLLBACK TO trace")
                 self._rows.touched = touched
-                self._inputs.forget()
+                self._assembler.forget()
                 failed.append(error)
             self._connection.execute("RELEASE trace")
         self._dirty.clear()
@@ -137,7 +139,8 @@ class Projection:
 
     def forget(self, back_to: Mark | None = None) -> None:
         """What was applied since the last `finish`, or since `back_to`, was rolled back."""
-        self._inputs.forget()
+        self._assembler.forget()
+        self._rows.sides.clear()
         dirty = back_to.dirty if back_to is not None else {}
         self._dirty = {trace: _Dirty(name, set(rows)) for trace, (name, rows) in dirty.items()}
         self._rows.touched = set(back_to.touched) if back_to is not None else set()

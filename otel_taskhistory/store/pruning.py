@@ -9,9 +9,10 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from otel_taskhistory.errors import TaskHistoryError
@@ -19,8 +20,12 @@ from otel_taskhistory.settings import Retention, Settings
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.holdings import all_candidates, look
 from otel_taskhistory.store.ids import find_task
+from otel_taskhistory.store.log import COMMIT_SECONDS, is_busy
 from otel_taskhistory.store.passes import Pass
-from otel_taskhistory.store.retention import Limits, Planned, plan
+from otel_taskhistory.store.processes import dead
+from otel_taskhistory.store.recovery import LEFT_RUNNING, recover
+from otel_taskhistory.store.retention import Candidate, Kind, Limits, Planned, plan
+from otel_taskhistory.store.search.index import Indexer
 from otel_taskhistory.units import format_size
 
 if TYPE_CHECKING:
@@ -29,6 +34,9 @@ if TYPE_CHECKING:
 
 _IN_MEMORY: Final = 64 * 2**20
 """Up to this size a history is rewritten by way of memory, a larger one by way of a file."""
+
+_LOOK_SECONDS: Final = 0.002
+"""Between two looks at a lock that others take for a moment, again and again."""
 
 NO_LIMITS: Final = Retention(max_age=None, max_tasks=None, max_bytes=None)
 
@@ -57,13 +65,21 @@ class Pruned:
 
 
 def plan_pruning(
-    connection: sqlite3.Connection, retention: Retention, clock: Callable[[], int] = time.time_ns
+    connection: sqlite3.Connection,
+    settings: Settings,
+    clock: Callable[[], int] = time.time_ns,
 ) -> Pruned:
     """What `prune` would remove; changes not a byte."""
     now = clock()
-    limits = Limits.of(retention)
+    limits = Limits.of(settings.retention)
     holding = look(connection, now).holding
-    planned = tuple(plan(limits, holding, dict(all_candidates(connection, now))))
+    waiting: dict[Kind, Iterable[Candidate]] = dict(all_candidates(connection, now))
+    for task in _left_running(connection, settings, now):
+        kept = holding.of(task.kind)
+        more = replace(kept, tasks=kept.tasks + 1, bytes=kept.bytes + task.bytes)
+        holding = holding.with_(task.kind, more)
+        waiting[task.kind] = chain(waiting[task.kind], [task])
+    planned = tuple(plan(limits, holding, waiting))
     size = sum(one.candidate.bytes for one in planned)
     agents = sum(one.candidate.kind == "agent" for one in planned)
     return Pruned(
@@ -73,6 +89,16 @@ def plan_pruning(
         bytes=size,
         too_large=limits.content is not None and holding.content - size > limits.content,
     )
+
+
+def _left_running(
+    connection: sqlite3.Connection, settings: Settings, now: int
+) -> Iterator[Candidate]:
+    """Tasks of dead processes, which count like any other once somebody opens the history."""
+    for process in dead(connection, settings.database):
+        rows = connection.execute(LEFT_RUNNING, {"process": process}).fetchall()
+        for task_id, kind, goal, size in rows:
+            yield Candidate(task_id, kind, goal, now, size)
 
 
 def prune(
@@ -85,7 +111,8 @@ def prune(
     Raises:
         TaskHistoryError: the history must not or cannot be written.
     """
-    with _opened(settings, clock) as (_, retainer):
+    with keeping(settings, clock) as (database, retainer):
+        _recover(database, clock)
         return _pruned(retainer.run(progress))
 
 
@@ -105,7 +132,8 @@ def remove_task(
         TaskNotFound: there is none, or several.
         TaskHistoryError: it runs or is pinned, or the history cannot be written.
     """
-    with _opened(replace(settings, retention=NO_LIMITS), clock) as (_, retainer):
+    with keeping(replace(settings, retention=NO_LIMITS), clock) as (database, retainer):
+        _recover(database, clock)
         task_id, done = retainer.remove(text)
         return task_id, _pruned(done + retainer.run())
 
@@ -119,7 +147,7 @@ def set_pinned(
         TaskNotFound: there is none, or several.
         TaskHistoryError: the history cannot be written.
     """
-    with _opened(replace(settings, retention=NO_LIMITS), clock) as (database, _):
+    with keeping(replace(settings, retention=NO_LIMITS), clock) as (database, _):
         with database.transaction() as connection:
             task_id = find_task(connection, text)
             if pinned:
@@ -146,7 +174,7 @@ def purge(settings: Settings, clock: Callable[[], int] = time.time_ns) -> bool:
     Raises:
         TaskHistoryError: there is not enough room, or others write all the time.
     """
-    with _opened(replace(settings, retention=NO_LIMITS), clock) as (database, retainer):
+    with keeping(replace(settings, retention=NO_LIMITS), clock) as (database, retainer):
         size = retainer.space.usage().live
         free = shutil.disk_usage(settings.database.parent).free
         if free < 2 * size:  # once in the log, and once more when that is folded in
@@ -156,8 +184,28 @@ def purge(settings: Settings, clock: Callable[[], int] = time.time_ns) -> bool:
             )
         connection = database.connection
         connection.execute(f"PRAGMA temp_store = {'MEMORY' if size <= _IN_MEMORY else 'FILE'}")
-        connection.execute("VACUUM")
-        return retainer.space.fold(settings.busy_timeout)
+        with database.transaction():
+            Indexer(connection).optimize()
+        until = time.monotonic() + settings.busy_timeout
+        while True:
+            try:
+                connection.execute("VACUUM")
+                break
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() >= until:
+                    raise
+            time.sleep(_LOOK_SECONDS)
+        until = time.monotonic() + settings.busy_timeout
+        while not (done := retainer.log.fold(COMMIT_SECONDS)) and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+        return done
+
+
+def _recover(database: Database, clock: Callable[[], int]) -> None:
+    """What dead processes left running is interrupted, and may go: no agent has started since."""
+    if dead(database.connection, database.path):
+        with database.transaction() as connection:
+            recover(connection, dead(connection, database.path), clock())
 
 
 def _pruned(done: Pass) -> Pruned:
@@ -173,8 +221,10 @@ def _pruned(done: Pass) -> Pruned:
 
 
 @contextmanager
-def _opened(settings: Settings, clock: Callable[[], int]) -> Iterator[tuple[Database, Retainer]]:
-    """The history, open for writing.
+def keeping(
+    settings: Settings, clock: Callable[[], int] = time.time_ns
+) -> Iterator[tuple[Database, Retainer]]:
+    """The history, open for writing by somebody who tidies up and records nothing.
 
     Raises:
         TaskHistoryError: it must not or cannot be written.
@@ -188,6 +238,11 @@ def _opened(settings: Settings, clock: Callable[[], int]) -> Iterator[tuple[Data
         folder = ArtifactFolder(settings.artifacts)
         yield database, Retainer(database, folder, settings, clock)
     except (OSError, sqlite3.OperationalError) as error:
+        if isinstance(error, sqlite3.OperationalError) and is_busy(error):
+            raise TaskHistoryError(
+                f"another program writes to {settings.database} all the time, or holds its lock:"
+                " try again later"
+            ) from error
         raise cannot_use(settings.database, error) from error
     finally:
         database.close()

@@ -35,7 +35,9 @@ from otel_taskhistory.errors import (
     SchemaTooNew,
     TaskHistoryError,
 )
+from otel_taskhistory.store.gone import ReadConnection
 from otel_taskhistory.store.header import read_header
+from otel_taskhistory.store.inherited import abandon
 from otel_taskhistory.store.schema import APPLICATION_ID, OLDEST_SQLITE, SCHEMA_VERSION
 
 T = TypeVar("T")
@@ -48,9 +50,6 @@ ELSEWHERE: Final = (
 _HEADER: Final = 100
 _ATTEMPTS: Final = 20
 """A read is tried again when a writer came or went meanwhile; more in a row takes some doing."""
-
-_abandoned: list[sqlite3.Connection] = []
-"""Connections of the parent process: a forked child must neither use nor close them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +93,7 @@ class Reading:
         self._lock = threading.RLock()
         self._opened: _Opened | None = None
         self._not_live: tuple[int, ...] | None = None
+        _all.add(self)
         self.identity = self.read(lambda connection: _identity(connection, database))
 
     def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
@@ -109,6 +109,7 @@ class Reading:
                 before = _look(self.database)
                 try:
                     opened = self._open(before)
+                    opened.connection.look(self.database)
                     result = opened.run(query)
                 except sqlite3.DatabaseError as error:
                     if not self._worth_another_try(before, error):
@@ -168,6 +169,20 @@ class Reading:
         return _look(self.database) != before
 
 
+_all: weakref.WeakSet[Reading] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    # Another thread of the parent may have been reading.
+    for reading in list(_all):
+        reading._lock = threading.RLock()
+        reading.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
 class _Opened:
     """One connection, and the files it was opened on."""
 
@@ -184,9 +199,12 @@ class _Opened:
         else:
             uri += "?mode=ro" if how == "live" else "?mode=ro&immutable=1"
         # The class itself: instrumentations patch sqlite3.connect.
-        self.connection = sqlite3.Connection(
+        self.connection = ReadConnection(
             uri, uri=True, timeout=busy_timeout, isolation_level=None, check_same_thread=False
         )
+        # Who drops a history without closing it hears no complaint; in a forked child, see `close`.
+        self._let_go = weakref.finalize(self, _let_go, self.connection, self.process)
+        self._let_go.atexit = False
         # A text that is no UTF-8 must not hide its row, let alone the others.
         self.connection.text_factory = _text
         self.connection.execute("PRAGMA query_only = 1")
@@ -208,12 +226,16 @@ class _Opened:
                 connection.execute("ROLLBACK")
 
     def close(self) -> None:
-        if self.process != os.getpid():
-            _abandoned.append(self.connection)
-            return
-        self.connection.close()
+        self._let_go()
         if self._remove_copy is not None:
             self._remove_copy()
+
+
+def _let_go(connection: sqlite3.Connection, process: int) -> None:
+    if process == os.getpid():
+        connection.close()
+    else:
+        abandon(connection)
 
 
 # --- what lies on disk --------------------------------------------------------------------------

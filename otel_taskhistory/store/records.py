@@ -13,6 +13,8 @@ from otel_taskhistory.store.times import iso
 KEPT: Final = 1000
 """Records that are kept, the newest."""
 
+_LATELY_NS: Final = 2 * 3600 * 10**9
+
 REASONS: Final = ("max_age", "max_tasks", "max_bytes", "asked", "too_large", "blocked")
 """Why: a limit, or somebody asked. The last two removed no task: all that may go is gone and the
 history is still too large (pictures of running tasks may have gone); or a reader with an old
@@ -92,6 +94,18 @@ def records(connection: sqlite3.Connection, limit: int = KEPT) -> list[Retention
     return [RetentionRecord(iso(row[0]), *row[1:6], *map(_iso, row[6:])) for row in rows]
 
 
+def lately(connection: sqlite3.Connection, reason: str, now_ns: int) -> str | None:
+    """When a state was put on record last, if that was in the last two hours.
+
+    While it lasts it is, each hour.
+    """
+    row = connection.execute(
+        "SELECT max(at_ns) FROM _retention WHERE reason = ? AND at_ns > ?",
+        (reason, now_ns - _LATELY_NS),
+    ).fetchone()
+    return _iso(row[0])
+
+
 def pruned_up_to(connection: sqlite3.Connection) -> int:
     """The latest number of the timeline that was removed with its task; 0 when none was.
 
@@ -99,12 +113,6 @@ def pruned_up_to(connection: sqlite3.Connection) -> int:
     """
     row: Any = connection.execute("SELECT value FROM _meta WHERE key = 'pruned_seq'").fetchone()
     return int(row[0]) if row else 0
-
-
-def late_spans(connection: sqlite3.Connection) -> int:
-    """How many spans came after their task was removed, and were dropped."""
-    row: Any = connection.execute("SELECT number FROM _totals WHERE name = 'late'").fetchone()
-    return int(row[0])
 
 
 def _iso(ns: int | None) -> str | None:

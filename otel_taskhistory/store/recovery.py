@@ -11,7 +11,7 @@ A task is interrupted when its root span is. Its root is that of its latest atte
 somebody resumed, or whose own process lives, is left alone whatever else was written into its
 trace. A task whose root was never seen (the standard processors write it at its end) is interrupted
 when the process that last wrote it is gone and a span shows that it ran there: one whose parent
-was in the same process and never came.
+was in the same process and never came. It ended when its last span did.
 
 `revive` takes everything back for a process that was taken for dead and is not.
 """
@@ -25,6 +25,7 @@ from typing import Final
 
 from otel_taskhistory.store.processes import Registration, dead, forget_ended
 from otel_taskhistory.store.times import iso
+from otel_taskhistory.store.wall import no_earlier
 
 _END: Final = """
 UPDATE _processes SET ended_ns = coalesce(ended_ns, seen_ns) WHERE id = ? RETURNING ended_ns
@@ -88,8 +89,28 @@ WHERE {which} AND +status = 'running'
 """
 
 
+# That the root of a task never came says nothing of when it ended: later than its last span. (What
+# was imported was over long before the import.)
+_INTERRUPT_ROOTLESS: Final = f"""
+UPDATE tasks SET status = 'interrupted', ended_ns = seen.ns,
+    ended_at = strftime('%Y-%m-%dT%H:%M:%S', seen.ns / 1000000000, 'unixepoch')
+        || printf('.%06dZ', seen.ns % 1000000000 / 1000),
+    duration_ms = max(seen.ns - started_ns, 0) / 1e6, committed_ns = coalesce(:now, committed_ns)
+FROM (SELECT task.id AS task, min(:ended, max(coalesce((
+        SELECT max(coalesce(own.end_ns, own.start_ns)) FROM _spans AS own
+        WHERE own.task = task.id AND typeof(coalesce(own.end_ns, own.start_ns)) = 'integer'
+    ), :ended), 0)) AS ns FROM tasks AS task WHERE task.id IN ({_ROOTLESS})) AS seen
+WHERE tasks.id = seen.task
+"""
+
 _BY_ROOT: Final = f"root IN ({_OPEN})"
 _WITHOUT_ROOT: Final = f"id IN ({_ROOTLESS})"
+
+LEFT_RUNNING: Final = f"""
+SELECT task_id, kind, goal, bytes FROM tasks
+WHERE {_BY_ROOT} AND +status = 'running' AND pinned = 0 ORDER BY id
+"""
+"""The tasks that `recover` would call interrupted, of :process, whose root is there."""
 
 _TELL: Final = (_TELL_TOOL_CALLS, _TELL_STEPS, _tell_tasks(_BY_ROOT), _tell_tasks(_WITHOUT_ROOT))
 _INTERRUPT: Final = (
@@ -97,7 +118,7 @@ _INTERRUPT: Final = (
     _interrupt("_tool_calls", told=True),
     _interrupt("_steps", told=True),
     _interrupt_tasks(_BY_ROOT),
-    _interrupt_tasks(_WITHOUT_ROOT),
+    _INTERRUPT_ROOTLESS,
 )
 
 
@@ -191,7 +212,8 @@ def _end(connection: sqlite3.Connection, process: int, now_ns: int | None) -> di
     """Call a process ended; the values for the statements above."""
     row = connection.execute(_END, (process,)).fetchone()
     ended = row[0] if row else 0
-    return {"process": process, "ended": ended, "ended_at": iso(ended), "now": now_ns}
+    now = None if now_ns is None else no_earlier(connection, now_ns)
+    return {"process": process, "ended": ended, "ended_at": iso(ended), "now": now}
 
 
 def _interrupt_all(connection: sqlite3.Connection, values: dict[str, object]) -> Recovered:

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from otel_taskhistory.store import faults
+from otel_taskhistory.store import faults, log_removal
 from otel_taskhistory.store.unlinks import Unlinks
 
 BATCH: Final = 200
@@ -63,11 +63,19 @@ class Remover:
     Args:
         connection: foreign keys are on.
         unlinks: gets the files whose rows are gone.
+        forget_content: called with a row of ``_contents`` before it is deleted, for whatever else
+            is kept of its text.
     """
 
-    def __init__(self, connection: sqlite3.Connection, unlinks: Unlinks) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        unlinks: Unlinks,
+        forget_content: Callable[[int], None] | None = None,
+    ) -> None:
         self._connection = connection
         self._unlinks = unlinks
+        self._forget_content = forget_content
         self._refers = {table: references(connection, table) for table in _ITS_OWN}
         self._in_use = {table: in_use(refers) for table, refers in self._refers.items()}
         self.left = 0
@@ -76,7 +84,15 @@ class Remover:
     # --- the task ---
 
     def hide(self, task: int, record: int | None, now_ns: int) -> Hidden:
-        """Take a task out of everything people query; costs in proportion to its pictures."""
+        """Take a task out of everything people query; costs in proportion to its pictures.
+
+        Args:
+            task: its row; below zero for the trace of that number, which makes no task.
+            record: what is removed is put on this one.
+            now_ns: ns since 1970.
+        """
+        if task < 0:
+            return self._hide_side(-task, record, now_ns)
         execute = self._connection.execute
         task_id, trace_id, trace, kind, committed = execute(
             "SELECT task_id, trace_id, trace, kind, committed_ns FROM tasks WHERE id = ?", (task,)
@@ -103,9 +119,7 @@ class Remover:
         execute("DELETE FROM tasks WHERE id = ?", (task,))
         execute("DELETE FROM _pins WHERE task_id = ?", (task_id,))
         if alone:
-            self._remember(trace_id, [""], now_ns)
-            # Late spans find no trace, and are told by `_removed`.
-            execute("UPDATE _traces SET trace_id = 'removed-' || id WHERE id = ?", (trace,))
+            self._hide_trace(trace, trace_id, now_ns)
         else:
             spans = execute("SELECT span_id FROM _spans WHERE task = ?", (task,))
             self._remember(trace_id, [row[0] for row in spans], now_ns)
@@ -114,6 +128,30 @@ class Remover:
                 execute("INSERT OR IGNORE INTO _headless (trace) VALUES (?)", (trace,))
         faults.point("removal.hidden")
         return Hidden(kind, committed, alone)
+
+    def _hide_side(self, trace: int, record: int | None, now_ns: int) -> Hidden:
+        execute = self._connection.execute
+        committed, trace_id = execute(
+            "SELECT side.committed_ns, own.trace_id FROM _sides AS side"
+            " JOIN _traces AS own ON own.id = side.trace WHERE side.trace = ?",
+            (trace,),
+        ).fetchone()
+        execute(
+            "UPDATE _owners SET removed_ns = ?, record = ? WHERE id = -?", (now_ns, record, trace)
+        )
+        execute("DELETE FROM _sides WHERE trace = ?", (trace,))
+        # Hidden from now on, and worked off as those of a task are. Such traces are small.
+        execute("UPDATE _spans SET task = -?1 WHERE trace = ?1 AND task IS NULL", (trace,))
+        self._hide_trace(trace, trace_id, now_ns)
+        faults.point("removal.hidden")
+        return Hidden("other", committed, alone=True)
+
+    def _hide_trace(self, trace: int, trace_id: str, now_ns: int) -> None:
+        """Late spans find no trace then, and are told by ``_removed``."""
+        self._remember(trace_id, [""], now_ns)
+        self._connection.execute(
+            "UPDATE _traces SET trace_id = 'removed-' || id WHERE id = ?", (trace,)
+        )
 
     def _note_gap(self, task: int) -> None:
         """Who reads the timeline from an earlier record on is to be told that some are gone."""
@@ -181,6 +219,8 @@ class Remover:
         if spans:
             self._drop_spans(spans)
             return False
+        if owner.trace is not None and self._drop_waiting_logs(owner.trace, size):
+            return False
         self._forget(owner)
         return True
 
@@ -209,6 +249,7 @@ class Remover:
         execute(f"UPDATE _steps SET first_tool = NULL WHERE first_tool {_AMONG}", (tools,))
         execute(f"UPDATE _steps SET screenshot = NULL WHERE screenshot {_AMONG}", (shots,))
         execute(f"UPDATE _model_calls SET twin_of = NULL WHERE twin_of {_AMONG}", (calls,))
+        execute(f"UPDATE _tool_calls SET twin_of = NULL WHERE twin_of {_AMONG}", (tools,))
         execute(f"UPDATE _model_calls SET step = NULL WHERE step {_AMONG}", (steps,))
         execute(f"UPDATE _tool_calls SET step = NULL WHERE step {_AMONG}", (steps,))
         for table in (
@@ -216,9 +257,17 @@ class Remover:
             *("_span_contents", "_span_nodes"),
         ):
             execute(f"DELETE FROM {table} WHERE span {_AMONG}", (these,))
+        log_removal.drop_of_spans(self._connection, these)
         execute(f"DELETE FROM _spans WHERE id {_AMONG}", (these,))
         self.left -= len(spans)
         self.drop_unneeded(nodes, contents, artifacts)
+
+    def _drop_waiting_logs(self, trace: int, size: int) -> bool:
+        """Remove log records of the trace whose span never came; whether there were any."""
+        taken = log_removal.take_waiting(self._connection, trace, size)
+        self.left -= taken.logs
+        self.drop_unneeded(taken.nodes, taken.contents, ())
+        return taken.logs > 0
 
     def _used(self, table: str, spans: str) -> set[int]:
         """Rows of `table` that rows of these spans refer to."""
@@ -285,6 +334,8 @@ class Remover:
     def _drop_content(self, content: int, contents: set[int], artifacts: set[int]) -> None:
         if self._is_used("_contents", content):
             return
+        if self._forget_content is not None:
+            self._forget_content(content)
         execute = self._connection.execute
         parts = self._ids("SELECT child FROM _content_parts WHERE content = ?", content)
         pictures = self._ids("SELECT artifact FROM _content_pictures WHERE content = ?", content)

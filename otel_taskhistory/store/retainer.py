@@ -11,6 +11,7 @@ do this to the same history at the same time.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Callable
@@ -19,39 +20,51 @@ from typing import Final
 
 from otel_taskhistory.errors import TaskHistoryError
 from otel_taskhistory.settings import Settings
-from otel_taskhistory.store import faults, records
+from otel_taskhistory.store import faults, records, wall
 from otel_taskhistory.store.artifacts import ArtifactFolder
-from otel_taskhistory.store.bookkeeping import FINISHED
 from otel_taskhistory.store.database import Database
 from otel_taskhistory.store.holdings import Look, look
 from otel_taskhistory.store.ids import find_task
+from otel_taskhistory.store.log import COMMIT_SECONDS, is_busy
 from otel_taskhistory.store.passes import Pass, Stuck, Work
 from otel_taskhistory.store.removal import Remover
-from otel_taskhistory.store.retention import KINDS, Limits, choose, is_stale
+from otel_taskhistory.store.retention import Limits, choose, is_stale
 from otel_taskhistory.store.running import RunningPictures
-from otel_taskhistory.store.space import Space, content_bytes, is_busy
+from otel_taskhistory.store.search.index import Indexer
+from otel_taskhistory.store.space import Space, content_bytes
 from otel_taskhistory.store.sweep import Sweep
-from otel_taskhistory.store.unlinks import Unlinks
+from otel_taskhistory.store.unlinks import Undeletable, Unlinks, undeletable
 
-ROWS: Final = 500
-"""Rows that one step removes at most."""
+_logger = logging.getLogger("otel_taskhistory")
+
+ROWS: Final = 100
+"""Rows that one step removes at most, while an agent may wait: 6 to 12 ms of computing."""
+
+ROWS_AT_ONCE: Final = 500
+"""Rows that one step of `Retainer.run` removes, between which others write: about 25 ms."""
 
 ROWS_PER_ENTRY: Final = 20
 """And so many for each span that was written: more than it has, so that a limit is kept to."""
 
+WAITING: Final = 200
+"""Rows that wait until indexing them is worth a transaction; searches look at them meanwhile."""
+
+BEHIND: Final = 2_000
+"""And so many where an agent leaves no quiet moment: then it is done after a commit."""
+
 SHORT_WAIT: Final = 0.1
 """Seconds that a step waits for another writer: it can be done later."""
 
-FUTURE_NS: Final = 3600 * 10**9
-"""A commit that is later than now by more than this was made before the clock was set back."""
+_PATIENCE: Final = 3
+"""How often `Retainer.run` waits for a lock, each time as long as the busy timeout."""
 
 _TICKS: Final = 3
 """How often `Retainer.run` waits for files that somebody touched a moment ago."""
 
 _NOTE_AGAIN_NS: Final = 3600 * 10**9
 _EXPLAINED: Final = {
-    "blocked": "a program reads the history at {0.directory} in one transaction that does not end:"
-    " space is given back when it does",
+    "blocked": "a program reads the history at {0.directory} in one transaction that does not end"
+    " (or several read without a pause): space is given back when that is over",
     "too_large": "the history at {0.directory} takes more than max_bytes though all that may go is"
     " gone: what is left is running or pinned. Raise OTEL_TASKHISTORY_MAX_BYTES, or unpin tasks",
 }
@@ -79,7 +92,10 @@ class Retainer:
     ) -> None:
         connection = database.connection
         self.limits = Limits.of(settings.retention)
-        self.space = Space(connection, settings.database, settings.retention.max_bytes)
+        self.space = Space(
+            connection, database.log, settings.database, settings.retention.max_bytes
+        )
+        self.log = database.log
         self._database = database
         self._connection = connection
         self._settings = settings
@@ -87,9 +103,12 @@ class Retainer:
         self._problem = problem
         self._stuck = Stuck(problem)
         self._unlinks = Unlinks(connection, folder, clock)
-        self._remover = Remover(connection, self._unlinks)
+        self._indexer = Indexer(connection)
+        self._remover = Remover(connection, self._unlinks, self._indexer.forget_content)
         self._running = RunningPictures(connection, self._remover)
         self._sweep = Sweep(connection, folder, self._remover, self._unlinks, clock)
+        self._removed = False
+        """Whether texts may wait in the index that are gone elsewhere."""
         self._noted_ns: dict[str, int] = {}
         # A file goes after the commit that deletes its row: power loss must not bring that back.
         self._durable = settings.durability == "full"
@@ -128,24 +147,36 @@ class Retainer:
         Args:
             progress: called after each step with what was done so far.
             pause: sleeps for so many seconds.
+
+        Raises:
+            sqlite3.Error: the store fails, or somebody holds its lock for long; what was removed
+                before stays removed.
         """
         now = self._clock()
         total = Pass(more=True)
-        waits = 0
+        waits = busy = 0
         while total.more or (waits < _TICKS and self._unlinks.wait_for_tick(pause)):
             waits += not total.more
             began = time.monotonic()
-            total += self.step(now_ns=now, wait=self._settings.busy_timeout)
+            try:
+                total += self._step(ROWS_AT_ONCE, now, self._settings.busy_timeout)
+                busy = 0
+            except sqlite3.OperationalError as error:
+                busy += 1
+                if not is_busy(error) or busy >= _PATIENCE:
+                    raise
             if progress is not None:
                 progress(total)
             # SQLite's lock is not fair: who waits for it looks again only every now and then.
             pause(min(max(time.monotonic() - began, 0.005), 0.2))
-        while not self.space.blocked and self.space.has_spare(all_of_it=True):
+        while self.index() or self._merge():
+            pause(0.005)
+        while not self.log.blocked and self.space.has_spare(all_of_it=True):
             if not self.space.give_back(all_of_it=True):
                 break
             pause(0.005)
-        folded = self.space.fold()
-        return replace(total, blocked=not folded and total.tasks > 0)
+        folded = self.log.fold(COMMIT_SECONDS)
+        return replace(total, blocked=not folded and self.log.wants_fold)
 
     def rest(self) -> bool:
         """Do a bounded bit of what nobody waits for; whether there is more."""
@@ -154,15 +185,82 @@ class Retainer:
             return False
         if done.more:
             return True
-        if self._sweep.due:
-            self._sweep.look()
-            with self._database.transaction(durable=self._durable, wait=SHORT_WAIT):
-                self._remover.left = ROWS
-                self._sweep.clear()
-            return True
-        if self.space.wants_fold and not self.space.blocked:
-            self.space.fold()
+        try:
+            if self.index(1 if self._removed else WAITING):
+                return True
+            self._removed = False
+            if self._merge():
+                return True
+            if self._sweep.due:
+                self._sweep_some(SHORT_WAIT)
+                return True
+            if self.log.wants_fold and not self.log.blocked:
+                self.log.fold(COMMIT_SECONDS)
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise
         return False
+
+    def index(self, waiting: int = 1) -> bool:
+        """Index a bit of what is said, where so many rows wait for it; whether any did."""
+        if not self._indexer.waits_for(waiting):
+            return False
+        self._index_some()
+        return True
+
+    def _index_some(self) -> None:
+        try:
+            with self._database.transaction(wait=SHORT_WAIT):
+                self._indexer.step()
+        except BaseException:
+            self._indexer.forget()
+            raise
+
+    def _merge(self) -> bool:
+        """Let words of removed texts vanish from the index, a bit; whether there is more."""
+        if not self._indexer.has_dropped:
+            return False
+        with self._database.transaction(wait=SHORT_WAIT):
+            return self._indexer.merge()
+
+    def sweep_files(self) -> int:
+        """Look through all files now, and remove those that no row knows; how many these are."""
+        before = self._unlinks.added
+        self._sweep.begin()
+        while self._sweep.in_files:
+            self._sweep_some(self._settings.busy_timeout)
+        found = self._unlinks.added - before
+        while found and self._unlink(self._settings.busy_timeout):
+            pass
+        return found
+
+    def retry_files(self) -> tuple[int, list[Undeletable]]:
+        """Try now to remove the files that could not be; how many went, and those that stay."""
+        before = len(undeletable(self._connection))
+        wait = self._settings.busy_timeout
+        with self._database.transaction(wait=wait):
+            self._unlinks.retry()
+        while self._unlink(wait):
+            pass
+        left = undeletable(self._connection)
+        return before - len(left), left
+
+    def make_room(self) -> bool:
+        """The disk is full: give back what can be given back; whether there was anything.
+
+        The log is emptied, a commit needs no more than that. A bit of what is past the limits goes,
+        and files that wait to be deleted; nothing that is within the limits. Raises nothing.
+        """
+        log = self.log.size
+        made = False
+        try:
+            made = self.log.fold() and log > 0
+            done = self.step()
+            made |= bool(done.tasks or done.files or done.bytes)
+        except sqlite3.Error as error:
+            # To fold the log in, and to remove what frees space later, may take space as well.
+            _logger.debug("otel-taskhistory: no room could be made (%s)", type(error).__name__)
+        return made
 
     def remove(self, text: str) -> tuple[str, Pass]:
         """Remove one task, whatever the limits say, at once from everything people query.
@@ -188,25 +286,28 @@ class Retainer:
                 raise TaskHistoryError(f"task {task_id} is pinned: unpin it first")
             if status == "running" and (root is not None or not is_stale(committed, now)):
                 raise TaskHistoryError(f"task {task_id} is running: it can go when it has ended")
-            work = self._work(ROWS, now)
+            work = self._work(ROWS_AT_ONCE, now)
             if not work.hide(task, "asked"):
                 raise TaskHistoryError(f"task {task_id} cannot be removed: run doctor")
             while work.goes_on and work.work_off():
                 pass
             done = work.finish()
         faults.point("removal.committed")
-        self.space.deleted()
+        self._removed = True
+        self.log.deleted()
         return task_id, done
 
     # --- one step ---
 
     def _step(self, rows: int, now: int, wait: float) -> Pass:
+        if self._sweep.is_new:
+            self._sweep_some(wait)
         seen = look(self._connection, now)
         due = self._is_due(seen)
         done = Pass()
         too_large = False
         if not self._is_paused(seen):
-            if due or seen.latest_ns > now + FUTURE_NS:
+            if due or seen.doubt is not None:
                 done = self._remove(rows, now, wait, durable=seen.artifacts > 0)
                 seen = look(self._connection, now)
                 due = self._is_due(seen)
@@ -214,15 +315,16 @@ class Retainer:
                 done += self._thin_out(rows, now, wait)
                 seen = look(self._connection, now)
                 too_large = self._is_too_large(seen)
-        more = due and not self._is_paused(seen)
+        more = False
         if seen.unlink_ns is not None and seen.unlink_ns <= self._clock():
             more |= self._unlink(wait)
-        if not due and not self.space.blocked and self.space.has_spare():
+        if not due and not self.log.blocked and self.space.has_spare():
             more |= self.space.give_back() and self.space.has_spare()
-        self.space.fold_if_due()
-        self._note("blocked", now, told=self.space.blocked_long)
+        self.space.keep_small()
+        more |= due and not self._is_paused(seen)
+        self._note("blocked", now, told=self.log.is_stuck)
         self._note("too_large", now, told=too_large)
-        return replace(done, more=more, blocked=self.space.blocked, too_large=too_large)
+        return replace(done, more=more, blocked=self.log.blocked, too_large=too_large)
 
     def _is_due(self, seen: Look) -> bool:
         """Whether there is something to be removed."""
@@ -242,7 +344,7 @@ class Retainer:
         While a reader keeps the log from being folded in, each deletion is written to the log and
         frees nothing but artifacts.
         """
-        return self.space.blocked and 2 * seen.artifacts < seen.holding.content
+        return self.log.blocked and 2 * seen.artifacts < seen.holding.content
 
     def _work(self, rows: int, now: int) -> Work:
         return Work(
@@ -251,25 +353,18 @@ class Retainer:
 
     def _remove(self, rows: int, now: int, wait: float, *, durable: bool) -> Pass:
         with self._database.transaction(durable=durable and self._durable, wait=wait):
-            self._heal_clock(now)
+            unsure = look(self._connection, now).doubt
+            if unsure is not None:
+                wall.settle(self._connection, unsure, now)
             work = self._work(rows, now)
             while work.goes_on and (work.work_off() or work.hide_next(self.limits)):
                 pass
             done = work.finish()
             faults.point("removal.uncommitted")
         faults.point("removal.committed")
-        self.space.deleted()
+        self._removed = True
+        self.log.deleted()
         return done
-
-    def _heal_clock(self, now: int) -> None:
-        """A commit from the future counts as of now."""
-        for kind in KINDS:
-            self._connection.execute(
-                "UPDATE tasks SET committed_ns = ?1 WHERE id IN (SELECT id FROM tasks"
-                f" INDEXED BY tasks_finished WHERE kind = ?2 AND {FINISHED} AND committed_ns > ?3"
-                " LIMIT 500)",
-                (now, kind, now + FUTURE_NS),
-            )
 
     def _thin_out(self, rows: int, now: int, wait: float) -> Pass:
         """All that may go is gone: take pictures of running tasks, the oldest first."""
@@ -284,8 +379,15 @@ class Retainer:
                 work.record("too_large")
             done = work.finish()
         if done.files:
-            self.space.deleted()
+            self.log.deleted()
         return done
+
+    def _sweep_some(self, wait: float) -> None:
+        """Look for a few of the files and rows that a crash has left."""
+        if self._sweep.look():
+            with self._database.transaction(durable=self._durable, wait=wait):
+                self._remover.left = ROWS
+                self._sweep.clear()
 
     def _unlink(self, wait: float) -> bool:
         """Remove files that are due; whether there are more."""

@@ -37,6 +37,11 @@ ROOTLESS_NS: Final = 3600 * 10**9
 """One hour without news, and a task whose root is missing is not running any more."""
 
 
+def others_of(max_tasks: int) -> int:
+    """How many tasks of kind ``other`` are kept; one at least."""
+    return max(max_tasks // OTHER_SHARE, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """What is there of one kind, running and pinned tasks left out."""
@@ -66,7 +71,7 @@ class Limits:
         return cls(
             None if retention.max_age is None else _ns(retention.max_age),
             tasks,
-            None if tasks is None else max(tasks // OTHER_SHARE, 1),
+            None if tasks is None else others_of(tasks),
             divide(size).content,
             None if size is None else size // OTHER_SHARE,
         )
@@ -86,6 +91,10 @@ class Holding:
     def of(self, kind: Kind) -> Kept:
         """What is there of one kind."""
         return self.other if kind == "other" else self.agent
+
+    def with_(self, kind: Kind, kept: Kept) -> Holding:
+        """The same with another number of one kind."""
+        return replace(self, other=kept) if kind == "other" else replace(self, agent=kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +170,7 @@ def plan(
         heads[choice.kind] = next(waiting[choice.kind], None)
         kept = holding.of(choice.kind)
         less = replace(kept, tasks=kept.tasks - 1, bytes=kept.bytes - gone.bytes)
-        holding = replace(
-            holding,
-            content=holding.content - gone.bytes,
-            **{choice.kind: less},  # type: ignore[arg-type]
-        )
+        holding = replace(holding, content=holding.content - gone.bytes).with_(choice.kind, less)
 
 
 def _with_heads(holding: Holding, heads: dict[Kind, Candidate | None]) -> Holding:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from otel_taskhistory.store.contents import compact
 from otel_taskhistory.store.space import content_bytes
 from otel_taskhistory.store.times import iso, milliseconds, sqlite_ns
+from otel_taskhistory.store.wall import no_earlier
 
 FINAL: Final = frozenset({"succeeded", "failed", "cancelled", "interrupted"})
 """Statuses of what is over."""
@@ -91,6 +92,8 @@ class Rows:
         self._connection = connection
         self.touched: set[int] = set()
         """Tasks that this transaction has changed."""
+        self.sides: set[int] = set()
+        """Traces without a task that it has changed."""
         self._content_before: int | None = None
 
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
@@ -117,6 +120,14 @@ class Rows:
     def set_state(self, trace: int, state: TraceState) -> None:
         """Remember how the meaning of a trace is found."""
         self._connection.execute("UPDATE _traces SET assembled = ? WHERE id = ?", (state, trace))
+
+    def set_side(self, trace: int, *, is_side: bool) -> None:
+        """Note whether a trace has no task: retention is to find its rows all the same."""
+        if is_side:
+            self.sides.add(trace)
+            return
+        self.sides.discard(trace)
+        self._connection.execute("DELETE FROM _sides WHERE trace = ?", (trace,))
 
     def has_first_task(self, trace: int) -> bool:
         """Whether the task that has the id of the trace is there, or may come."""
@@ -239,6 +250,8 @@ class Rows:
 
     def touch(self, now_ns: int, process: int | None) -> None:
         """Note the commit, who made it and what it added, in every task that it changed."""
+        if self.touched or self.sides:
+            now_ns = no_earlier(self._connection, now_ns)
         grown = 0
         if self.touched and self._content_before is not None:
             content = content_bytes(self._connection)
@@ -250,4 +263,11 @@ class Rows:
                 " WHERE id = ?",
                 (now_ns, process, grown, task),
             )
+        for trace in self.sides:
+            self._connection.execute(
+                "INSERT INTO _sides (trace, committed_ns) VALUES (?, ?)"
+                " ON CONFLICT (trace) DO UPDATE SET committed_ns = excluded.committed_ns",
+                (trace, now_ns),
+            )
         self.touched.clear()
+        self.sides.clear()

@@ -7,28 +7,31 @@ remembers of rows belongs to its connection and ends with it.
 
 from __future__ import annotations
 
-import errno
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
-from otel_taskhistory.conventions.facts import Screenshot, SpanFacts
-from otel_taskhistory.images import inspect
 from otel_taskhistory.settings import Settings
-from otel_taskhistory.spans.record import SpanRecord
+from otel_taskhistory.store import rules
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.commit import StoreAway
 from otel_taskhistory.store.contents import Contents, compact
 from otel_taskhistory.store.database import Database
+from otel_taskhistory.store.entries import AnyEntry, Entry, LogEntry, Outcome, reduced
 from otel_taskhistory.store.ledger import Ledger
-from otel_taskhistory.store.orphans import OrphanSweep
-from otel_taskhistory.store.pictures import Found
+from otel_taskhistory.store.log_owners import LogOwners
+from otel_taskhistory.store.log_sweep import LogSweep
+from otel_taskhistory.store.logs import Logs
+from otel_taskhistory.store.picture_files import PictureFiles
 from otel_taskhistory.store.processes import Registration
 from otel_taskhistory.store.projection import Projection
+from otel_taskhistory.store.readback import Readback
 from otel_taskhistory.store.recovery import enter, leave, revive
+from otel_taskhistory.store.rereading import NOT_UNDERSTOOD, Kept, Rereader, read
 from otel_taskhistory.store.retainer import Retainer
 from otel_taskhistory.store.stamp import Stamp
 
@@ -52,52 +55,12 @@ _AWAY: Final = frozenset(
 )
 """SQLite's errors that are about the store; all others are about what is to be written."""
 
-_NOT_STORED: Final = "not_stored"
 _LEAVE_WAIT: Final = 0.5
 """Seconds to wait for the lock at the end: others find out by themselves who has gone."""
 
-_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One span to be written, as it is or as it was at a checkpoint."""
-
-    record: SpanRecord
-    facts: SpanFacts
-    seen_ns: int
-    marks: frozenset[str] = frozenset()
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is the span itself and not what it was while it ran."""
-        return self.record.end_ns is not None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A picture that was stored, with what its header says."""
-
-    sha256: str
-    path: str
-    media_type: str
-    width: int | None
-    height: int | None
-    bytes: int
-    status: str
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a group that was committed."""
-
-    reduced: tuple[Exception, ...] = ()
-    """Of each span of which only a reduced form could be stored: what was in its way."""
-    lost: int = 0
-    """Spans that could not be stored even so."""
-    not_understood: tuple[Exception, ...] = ()
-    """Of each trace whose tasks and steps could not be made out: what was in the way. Its spans
-    are stored; they are looked at again when the next one of them comes."""
+_LAST_INDEXING: Final = 8
+"""How many bits of what is said are indexed at the end; each takes some milliseconds."""
 
 
 class Session:
@@ -127,9 +90,22 @@ class Session:
         self._service = service
         self._clock = clock
         connection = self._database.connection
-        self._contents = Contents(connection, self._keep_picture)
+        self._files = PictureFiles(connection, self._artifacts)
+        self._contents = Contents(connection, self._files.keep)
         self._ledger = Ledger(connection, self._contents)
         self._projection = Projection(connection, self._contents, clock)
+        self._logs = Logs(connection, self._contents, self._ledger)
+        self._rereader = Rereader(
+            connection,
+            self._ledger,
+            self._logs,
+            self._projection,
+            self._artifacts.read,
+            self._files.know,
+        )
+        self._again: set[int] = set()
+        """Rows of spans to be read again before the commit: log records of theirs have come."""
+        self._misread: list[Exception] = []
         self._registration = Registration(self._database.path, service=service, clock=clock)
         try:
             with self._database.transaction(wait=wait) as connection:
@@ -140,10 +116,12 @@ class Session:
                 "otel-taskhistory: what dead processes left running was not looked for (%s)",
                 type(error).__name__,
             )
-        self._orphans = OrphanSweep(self._database, self._artifacts)
-        self._orphans.step()
+        self._log_sweep = LogSweep(self._database, self._artifacts, clock, self._tell_gap)
+        self._waiting = 0
+        """Log records of this transaction whose span has not come."""
         self.late = 0
-        """Ended spans of the last group that were dropped: their task was removed before."""
+        """Ended spans and log records of the last group that were dropped: their task was removed
+        before."""
         self.retainer = Retainer(self._database, self._artifacts, settings, clock, problem)
 
     @property
@@ -174,13 +152,17 @@ class Session:
                     self._database.transaction(wait=_LEAVE_WAIT) as connection,
                 ):
                     leave(connection, self._registration, self._clock())
+                with suppress(sqlite3.Error):  # what is not indexed now is by the next writer
+                    for _ in range(_LAST_INDEXING):
+                        if not self.retainer.index():
+                            break
         finally:
             self._registration.release()
             self._database.close()
 
     def write(
         self,
-        entries: list[Entry],
+        entries: Sequence[AnyEntry],
         *,
         durable: bool,
         wait: float,
@@ -205,11 +187,12 @@ class Session:
                 stamp = self._begin(gaps, service)
                 for entry in entries:
                     self._apply(entry)
+                self._misread += self._rereader.spans(sorted(self._again))
                 self._projection.finish()
             self._database.keep_stamp(stamp)
             self._database.fold_log()
-            self._orphans.step()
-            return Outcome()
+            self._log_sweep.step(self._waiting)
+            return Outcome(not_understood=tuple(self._misread))
         except BaseException as error:
             self._forget()
             if not isinstance(error, Exception):
@@ -232,12 +215,79 @@ class Session:
                 raise away(error) from error
             raise
 
+    def read_again(
+        self, choose: Callable[[sqlite3.Connection], Sequence[int]], *, wait: float
+    ) -> list[Exception]:
+        """Read spans of the ledger again, and what follows from them, in one transaction.
+
+        When a task was committed last, and by whom, stays as it was: its age counts from that.
+
+        Args:
+            choose: picks the rows of spans, of whole traces or parts of them, and may note in the
+                same transaction how far one has come. Called again when the first try fails.
+            wait: seconds to wait for the lock at most.
+
+        Returns:
+            What was in the way of each span that could not be read, and of each trace that could
+            not be made out: those stay as they were.
+
+        Raises:
+            StoreAway: nothing was changed; try again later.
+        """
+        try:
+            with self._database.transaction(wait=wait) as connection:
+                self._begin([], None)
+                rows = choose(connection)
+                kept = Kept(connection, rows)
+                failed = self._rereader.spans(rows)
+                self._projection.finish()
+                kept.put_back()
+            self._database.fold_log()
+            return failed
+        except BaseException as error:
+            self._forget()
+            if not isinstance(error, Exception):
+                raise
+            if is_away(error):
+                raise away(error) from error
+        try:
+            with self._database.transaction(wait=wait) as connection:
+                self._begin([], None)
+                rows = choose(connection)
+                kept = Kept(connection, rows)
+                failed = self._read_each(rows)
+                failed += self._projection.finish_each()
+                kept.put_back()
+            return failed
+        except BaseException as error:
+            self._forget()
+            if isinstance(error, sqlite3.Error | OSError):
+                raise away(error) from error
+            raise
+
+    def _read_each(self, rows: Iterable[int]) -> list[Exception]:
+        """Read span by span again: one that cannot be costs no other, it stays as it was."""
+        source = self._rereader.readback()
+
+        def read_one(row: int) -> None:
+            error = self._rereader.span(row, source)
+            if error is not None:
+                raise error
+
+        tries = [self._once(partial(read_one, row)) for row in rows]
+        return [error for error in tries if error is not None]
+
     def _begin(self, gaps: list[dict[str, Any]], service: str | None) -> Stamp:
         self._registration.service = self._service
         if self._registration.sign(self._database.connection):
             revive(self._database.connection, self._registration.row, self._clock())
         self._projection.process = self._registration.row
+        rules.sign(self._database.connection)
         self.late = 0
+        self._waiting = 0
+        self._again.clear()
+        self._misread.clear()
+        self._logs.begin()
         self._projection.begin()
         stamp = self._database.claim_service(service)
         for gap in gaps:
@@ -250,24 +300,33 @@ class Session:
             (self._clock(), compact(detail)),
         )
 
-    def _write_each(self, entries: list[Entry]) -> Outcome:
+    def _write_each(self, entries: Sequence[AnyEntry]) -> Outcome:
         """Write entry by entry: one that cannot be written costs no other, it is reduced."""
-        reduced: list[Exception] = []
+        cut: list[Exception] = []
         lost = 0
         for entry in entries:
             error = self._tried(entry) and self._tried(entry)  # the second time nothing is stale
             if error is not None:
-                reduced.append(error)
-                lost += self._tried(_reduced(entry)) is not None
-        return Outcome(tuple(reduced), lost, tuple(self._projection.finish_each()))
+                cut.append(error)
+                lost += self._tried(reduced(entry)) is not None
+        self._misread += self._read_each(sorted(self._again))
+        self._misread += self._projection.finish_each()
+        return Outcome(tuple(cut), lost, tuple(self._misread))
 
-    def _tried(self, entry: Entry) -> Exception | None:
-        """Write one entry whole or not at all; what was in the way."""
+    def _tried(self, entry: AnyEntry) -> Exception | None:
+        again = set(self._again)
+        error = self._once(partial(self._apply, entry))
+        if error is not None:
+            self._again = again
+        return error
+
+    def _once(self, do: Callable[[], None]) -> Exception | None:
+        """Do something whole or not at all; what was in the way."""
         connection = self._database.connection
         before = self._projection.mark()
         connection.execute("SAVEPOINT entry")
         try:
-            self._apply(entry)
+            do()
         except Exception as error:
             if is_away(error):
                 raise
@@ -279,105 +338,65 @@ class Session:
         connection.execute("RELEASE entry")
         return None
 
-    def _apply(self, entry: Entry) -> None:
-        facts = entry.facts
-        for shot in facts.screenshots:
-            self._know_file(shot)
+    def _apply(self, entry: AnyEntry) -> None:
+        if isinstance(entry, LogEntry):
+            self._apply_log(entry)
+            return
+        entry = self._with_logs(entry)
+        self._files.know(entry.facts)
         written = self._ledger.write(
             entry.record,
-            facts,
-            process=None if entry.ended else self._registration.row,
+            entry.facts,
+            # What a pending span announces runs as long as the process that does it.
+            process=None
+            if entry.ended and entry.facts.role != "pending"
+            else self._registration.row,
             seen_ns=entry.seen_ns,
             marks=entry.marks,
         )
         if written is None:
             self.late += entry.ended
             return
-        self._projection.apply(entry.record, facts, written)
+        if written.new:
+            self._logs.claim(written.trace, entry.record.span_id, written.row)
+        if written.changed:
+            self._again.discard(written.row)
+            if self._logs.any:
+                self._again.update(self._owners().robbed_by(entry.record))
+        self._projection.apply(entry.record, entry.facts, written)
+
+    def _with_logs(self, entry: Entry) -> Entry:
+        """The entry, read with the log records of its span that are here already."""
+        if not self._logs.any or entry.facts.own:
+            return entry
+        record = entry.record
+        logs = self._owners().logs_of(record)
+        if not logs:
+            return entry
+        reading = read(record, logs)
+        if reading.error is not None:
+            self._misread.append(reading.error)
+            return entry
+        return replace(entry, facts=reading.facts, marks=entry.marks - {NOT_UNDERSTOOD})
+
+    def _owners(self) -> LogOwners:
+        connection = self._database.connection
+        return LogOwners(connection, Readback(connection, self._artifacts.read))
+
+    def _apply_log(self, entry: LogEntry) -> None:
+        written = self._logs.write(entry.record, entry.seen_ns, entry.marks)
+        if written is None:
+            self.late += 1
+            return
+        self._waiting += written.span is None
+        if written.news and written.span is not None:
+            self._again.add(written.span)
+        if written.new and entry.record.event_name:
+            self._again.update(self._owners().spans_of(entry.record))
 
     def _forget(self) -> None:
         self._contents.forget()
         self._projection.forget()
-
-    # --- files ---
-
-    def _know_file(self, shot: Screenshot) -> None:
-        """The row of a screenshot's file, which is there before its span is."""
-        known = self._artifact(shot.sha256)
-        if shot.path is None or (known is not None and known[1] != _NOT_STORED):
-            return
-        try:
-            there = self._artifacts.path(shot.path).is_file()
-        except ValueError:  # no path of ours
-            there = False
-        if not there:  # a span of another machine: no row without a file
-            return
-        file = StoredFile(
-            shot.sha256,
-            shot.path,
-            shot.media_type,
-            shot.width,
-            shot.height,
-            shot.bytes,
-            shot.status,
-        )
-        self._put_artifact(known, file)
-
-    def _keep_picture(self, picture: Found) -> int:
-        """The row of a picture that was found in a text, which becomes a file."""
-        known = self._artifact(picture.sha256)
-        if known is not None and known[1] != _NOT_STORED:
-            return known[0]
-        try:
-            stored = store_file(self._artifacts, picture.data)
-        except OSError as error:
-            if error.errno in _NO_SPACE:
-                raise  # the database cannot grow either; both wait
-            # One picture must not hold up the steps of all tasks.
-            info = inspect(picture.data)
-            stored = StoredFile(
-                picture.sha256,
-                f"{picture.sha256[:2]}/{picture.sha256}.{info.extension}",
-                info.media_type,
-                info.width,
-                info.height,
-                len(picture.data),
-                _NOT_STORED,
-            )
-        return self._put_artifact(known, stored)
-
-    def _artifact(self, sha256: str) -> tuple[int, str] | None:
-        found: tuple[int, str] | None = self._database.connection.execute(
-            "SELECT id, status FROM _artifacts WHERE sha256 = ?", (sha256,)
-        ).fetchone()
-        return found
-
-    def _put_artifact(self, known: tuple[int, str] | None, file: StoredFile) -> int:
-        """Add the row of a file, or correct the one of a file that could not be written before."""
-        if known is not None:
-            self._database.connection.execute(
-                "UPDATE _artifacts SET status = ? WHERE id = ?", (file.status, known[0])
-            )
-            return known[0]
-        row = self._database.connection.execute(
-            "INSERT INTO _artifacts (sha256, path, media_type, width, height, bytes, status)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
-            astuple(file),
-        ).fetchone()
-        return int(row[0])
-
-
-def store_file(folder: ArtifactFolder, data: bytes) -> StoredFile:
-    """Write a picture as a file and fsync it.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    info = inspect(data)
-    put = folder.put(data, info.extension)
-    return StoredFile(
-        put.sha256, put.path, info.media_type, info.width, info.height, put.size, info.status
-    )
 
 
 def is_away(error: Exception) -> bool:
@@ -390,16 +409,3 @@ def is_away(error: Exception) -> bool:
 def away(error: Exception) -> StoreAway:
     """The error as `StoreAway`; messages of SQLite and of the system hold no content."""
     return StoreAway(f"{type(error).__name__}: {error}")
-
-
-def _reduced(entry: Entry) -> Entry:
-    """What can surely be stored of an entry: identity, structure and times."""
-    record = replace(entry.record, attributes={}, events=(), links=(), status_message=None)
-    facts = SpanFacts(
-        role=entry.facts.role if entry.facts.role != "tool" else "other",
-        own=entry.facts.own and entry.facts.role != "tool",
-        status=entry.facts.status,
-        attempt=entry.facts.attempt,
-        step_index=entry.facts.step_index,
-    )
-    return Entry(record, facts, entry.seen_ns, entry.marks | {"reduced"})

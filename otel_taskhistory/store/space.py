@@ -8,16 +8,15 @@ incremental vacuum moves free pages to the end and cuts them off, and folding th
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from otel_taskhistory.store import faults
+from otel_taskhistory.store.log import PART, Log, is_busy, waiting
 
 VACUUM_PAGES: Final = 512
 """Pages given back at a time: 2 MiB, about 10 ms (174 ms were measured for 36 MiB)."""
@@ -25,9 +24,6 @@ VACUUM_PAGES: Final = 512
 _KIB: Final = 2**10
 _MIB: Final = 2**20
 _SHM: Final = 64 * _KIB  # 32 KiB for each 16 MiB of log; the log is kept below that
-_RETRY_SECONDS: Final = 1.0  # while a reader is in the way
-_LONG_SECONDS: Final = 10.0  # readers come and go; one that stays so long is worth telling of
-_COMMIT_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +46,8 @@ def divide(max_bytes: int | None) -> Division:
     a reader that makes the log grow would make the history shrink.
     """
     if max_bytes is None:
-        return Division(None, 4 * _MIB, 8 * _MIB)
-    log = min(max(max_bytes // 32, 128 * _KIB), 4 * _MIB)
+        return Division(None, PART, 8 * _MIB)
+    log = min(max(max_bytes // 32, 128 * _KIB), PART)
     free = min(max(max_bytes // 64, 64 * _KIB), 8 * _MIB)
     return Division(max(max_bytes - 2 * log - free - _SHM, max_bytes // 4), log, free)
 
@@ -82,6 +78,13 @@ class Usage:
     def files(self) -> int:
         """What lies on disk."""
         return self.database_file + self.log_file + self.index_file + self.artifacts + self.unlinks
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error of SQLite or of the system says that there is no room on the disk."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def usage(connection: sqlite3.Connection, database: Path) -> Usage:
@@ -122,52 +125,25 @@ class Space:
 
     Args:
         connection: no transaction is open whenever a method runs.
+        log: of the same connection; gets its part of `max_bytes`.
         database: its file.
         max_bytes: the limit for all files together.
-        monotonic: seconds, for tests.
     """
 
     def __init__(
-        self,
-        connection: sqlite3.Connection,
-        database: Path,
-        max_bytes: int | None,
-        monotonic: Callable[[], float] = time.monotonic,
+        self, connection: sqlite3.Connection, log: Log, database: Path, max_bytes: int | None
     ) -> None:
         self.division = divide(max_bytes)
-        self.blocked = False
-        """Whether a reader (or a writer that never ends) keeps the log from being folded in."""
-        self._blocked_at: float | None = None
+        self.log = log
         self._connection = connection
-        self._real = os.path.realpath(database)
         self._database = database
         self._max_bytes = max_bytes
-        self._monotonic = monotonic
         self._page_size = _pragma(connection, "page_size")
-        self._tried = -_RETRY_SECONDS
-        self._unfolded = False
-        connection.execute(f"PRAGMA wal_autocheckpoint = {self.division.log // self._page_size}")
-        connection.execute(f"PRAGMA journal_size_limit = {self.division.log}")
-
-    @property
-    def blocked_long(self) -> bool:
-        """Whether that is so for longer than any reader that finishes needs."""
-        if not self.blocked or self._blocked_at is None:
-            return False
-        return self._monotonic() - self._blocked_at >= _LONG_SECONDS
+        log.limit(self.division.log)
 
     def usage(self) -> Usage:
         """What the history takes now."""
         return usage(self._connection, self._database)
-
-    def deleted(self) -> None:
-        """Something was deleted: what it was is in the log until that is folded in and emptied."""
-        self._unfolded = True
-
-    @property
-    def wants_fold(self) -> bool:
-        """Whether the log may still hold something that was deleted."""
-        return self._unfolded and _size(f"{self._real}-wal") > 0
 
     def has_spare(self, *, all_of_it: bool = False) -> bool:
         """Whether free pages are to be given back: more than the next tasks need, or any."""
@@ -187,7 +163,7 @@ class Space:
         if pages <= 0:
             return True
         try:
-            with _waiting(self._connection, 0.1):
+            with waiting(self._connection, 0.1):
                 # Not execute(): Python's sqlite3 then runs one step of it, which is one page.
                 self._connection.executescript(f"PRAGMA incremental_vacuum({pages});")
         except sqlite3.OperationalError as error:
@@ -197,71 +173,12 @@ class Space:
         faults.point("space.vacuumed")
         return True
 
-    def fold_if_due(self) -> None:
-        """Fold the log in and empty it when it is too large, or the files together are.
+    def keep_small(self) -> None:
+        """Empty the log when it, or all files together, are larger than they may be."""
+        self.log.keep_small(at_once=self._is_too_large())
 
-        Waits for others no longer than for a commit of theirs; while a reader is in the way it is
-        tried once a second.
-        """
-        log = _size(f"{self._real}-wal")
-        if log == 0:
-            self._set_blocked(False)
-            return
-        due = log > 2 * self.division.log or self._too_large()
-        if due and self._monotonic() - self._tried >= (_RETRY_SECONDS if self.blocked else 0):
-            self.fold(_COMMIT_SECONDS)
-
-    def fold(self, wait: float = 0.0) -> bool:
-        """Fold the log in and empty it.
-
-        Args:
-            wait: seconds to wait at most for readers and writers, during which nobody else writes.
-
-        Returns:
-            False when a reader held an old snapshot, or another process wrote.
-        """
-        self._tried = self._monotonic()
-        try:
-            with _waiting(self._connection, wait):
-                row = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            done = bool(row[0] == 0)
-        except sqlite3.OperationalError as error:
-            if not is_busy(error):
-                raise
-            done = False
-        if done:
-            self._unfolded = False
-        # A log that is small is nothing to worry about, whoever reads it.
-        self._set_blocked(not done and _size(f"{self._real}-wal") > 2 * self.division.log)
-        faults.point("space.folded")
-        return done
-
-    def _set_blocked(self, blocked: bool) -> None:
-        if not blocked:
-            self._blocked_at = None
-        elif not self.blocked:
-            self._blocked_at = self._monotonic()
-        self.blocked = blocked
-
-    def _too_large(self) -> bool:
+    def _is_too_large(self) -> bool:
         return self._max_bytes is not None and self.usage().files > self._max_bytes
-
-
-@contextmanager
-def _waiting(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
-    """Wait so long for locks, and afterwards as long as before."""
-    before = _pragma(connection, "busy_timeout")
-    connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
-    try:
-        yield
-    finally:
-        connection.execute(f"PRAGMA busy_timeout = {before}")
-
-
-def is_busy(error: sqlite3.OperationalError) -> bool:
-    """Whether somebody else was at it."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

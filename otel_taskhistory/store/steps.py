@@ -32,7 +32,7 @@ SELECT call.step, call.id, call.status, call.started_ns, call.ended_ns, call.mod
     + 2 * (coalesce(call.decision_node, call.decision_text) IS NOT NULL
         AND call.ended_ns IS NOT NULL),
     call.told, call.ordinal, call.twin_of,
-    CASE WHEN call.nested THEN 2 WHEN call.span = step.span THEN 0 ELSE 1 END,
+    CASE WHEN call.nested THEN 2 WHEN call.span = step.span OR call.attempt > 1 THEN 0 ELSE 1 END,
     call.input_tokens, call.output_tokens, call.cached_tokens, call.reasoning_tokens, call.cost
 FROM _spans AS owner JOIN _steps AS step ON step.span = owner.id
 JOIN _model_calls AS call ON call.step = step.id JOIN _spans AS own ON own.id = call.span
@@ -44,7 +44,7 @@ SELECT call.step, call.id, call.started_ns, call.ended_ns, call.status, call.tol
     call.call_id, own.span_id
 FROM _spans AS owner JOIN _steps AS step ON step.span = owner.id
 JOIN _tool_calls AS call ON call.step = step.id JOIN _spans AS own ON own.id = call.span
-WHERE {where} ORDER BY call.started_ns, own.span_id
+WHERE {where} AND call.twin_of IS NULL ORDER BY call.started_ns, own.span_id
 """
 
 _SHOTS: Final = """
@@ -103,7 +103,10 @@ class _Call:
     ordinal: int
     twin_of: int | None
     rank: int
-    """0 recorded by the step itself, 1 by a span below it, 2 by an agent below that."""
+    """0 recorded by the step itself, 1 by a span below it, 2 by an agent below that.
+
+    A further attempt at a call is as near as the first.
+    """
     sums: tuple[Any, ...]
     """Four kinds of tokens, and cost."""
 

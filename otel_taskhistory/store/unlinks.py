@@ -38,6 +38,13 @@ _COARSE_TICK_NS: Final = 2_500 * 10**6
 
 _LONGEST_WAIT_NS: Final = 3600 * 10**9
 
+# The second: a span that came without its picture names the file that it will have.
+_ROWS: Final = """
+SELECT 1 FROM _artifacts WHERE sha256 = :sha256 AND path = :path UNION ALL
+SELECT 1 FROM screenshots WHERE sha256 = :sha256 AND path = :path AND artifact IS NULL
+LIMIT 1
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Undeletable:
@@ -103,6 +110,12 @@ class Unlinks:
             if time.monotonic() > until:
                 break
 
+    def retry(self) -> None:
+        """Let files that could not be removed be due now."""
+        self._connection.execute(
+            "UPDATE _unlinks SET due_ns = ? WHERE failures > 0", (self._clock(),)
+        )
+
     def wait_for_tick(self, pause: Callable[[float], None]) -> bool:
         """Wait for files that were touched a moment ago, in no transaction; False for none."""
         now = self._clock()
@@ -142,35 +155,29 @@ class Unlinks:
     def _done(self, path: str) -> None:
         self._connection.execute("DELETE FROM _unlinks WHERE path = ?", (path,))
 
-    def adopt(self, files: Iterable[tuple[str, int]]) -> list[int]:
+    def adopt(self, files: Iterable[tuple[str, int]]) -> None:
         """Note files that no row knows and that are older than any row to come.
 
         Args:
             files: path and size.
-
-        Returns:
-            The rows of the others; there may be some that nothing refers to.
         """
-        rows = []
         before = self._clock() - GRACE_NS
         for path, size in files:
-            found = self._connection.execute(
-                "SELECT id, path FROM _artifacts WHERE sha256 = ?", (_sha256(path),)
-            ).fetchone()
-            if found is not None and found[1] == path:
-                rows.append(int(found[0]))
+            if self.knows(path):
                 continue
             touched = self._touched(path)
-            known = self._connection.execute("SELECT 1 FROM _unlinks WHERE path = ?", (path,))
-            if touched is not None and touched < before and known.fetchone() is None:
+            if touched is not None and touched < before:
                 self.add(path, size)
-        return rows
+
+    def knows(self, path: str) -> bool:
+        """Whether a file has a row, or is noted already; needs no transaction."""
+        noted = self._connection.execute("SELECT 1 FROM _unlinks WHERE path = ?", (path,))
+        return self._has_row(path) or noted.fetchone() is not None
 
     def _has_row(self, path: str) -> bool:
-        row = self._connection.execute(
-            "SELECT path FROM _artifacts WHERE sha256 = ?", (_sha256(path),)
-        ).fetchone()
-        return row is not None and row[0] == path
+        sha256 = _sha256(path)
+        found = self._connection.execute(_ROWS, {"path": path, "sha256": sha256})
+        return found.fetchone() is not None
 
     def _touched(self, path: str) -> int | None:
         """When a file was written or used last; None when it is not there."""

@@ -12,25 +12,29 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from otel_taskhistory.errors import HistoryRefused, TaskHistoryError
 from otel_taskhistory.settings import Settings
-from otel_taskhistory.spans.record import SpanRecord
+from otel_taskhistory.spans.record import LogRecord, SpanRecord
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.aside import set_aside
 from otel_taskhistory.store.commit import GroupCommit, Job, StoreAway, Wait
 from otel_taskhistory.store.damage import is_damage
 from otel_taskhistory.store.database import connect, connect_to_read
+from otel_taskhistory.store.entries import AnyEntry, Entry, LogEntry
+from otel_taskhistory.store.picture_files import StoredFile, store_file
 from otel_taskhistory.store.recovery import recover_task
-from otel_taskhistory.store.retainer import ROWS, ROWS_PER_ENTRY
-from otel_taskhistory.store.session import Entry, Session, StoredFile, store_file
+from otel_taskhistory.store.retainer import BEHIND, ROWS, ROWS_PER_ENTRY
+from otel_taskhistory.store.session import Session
+from otel_taskhistory.store.space import is_full
 from otel_taskhistory.store.stamp import Stamp
 
-__all__ = ["Entry", "Job", "StoredFile", "Wait", "Writer", "report"]
+__all__ = ["AnyEntry", "Entry", "Job", "LogEntry", "StoredFile", "Wait", "Writer", "report"]
 
 _logger = logging.getLogger("otel_taskhistory")
 
@@ -46,13 +50,15 @@ class Counters:
     """Ended spans that were committed."""
     checkpoints: int = 0
     """Starts and checkpoints of running spans that were committed."""
+    logs: int = 0
+    """Log records that were committed, or were there already."""
     commits: int = 0
     reduced: int = 0
-    """Spans of which only a reduced form could be stored."""
+    """Spans and log records of which only a reduced form could be stored."""
     lost: int = 0
-    """Spans and checkpoints that were given up on."""
+    """Spans, checkpoints and log records that were given up on."""
     late: int = 0
-    """Spans that came after their task was removed, and were dropped."""
+    """Spans and log records that came after their task was removed, and were dropped."""
     away: int = 0
     """How often the store could not be written."""
     last_error: str | None = None
@@ -102,9 +108,9 @@ class Writer:
 
     # --- handing over ---
 
-    def submit(self, entries: list[Entry], *, durable: bool, wait: Wait = Wait.DONE) -> Job:
+    def submit(self, entries: Sequence[AnyEntry], *, durable: bool, wait: Wait = Wait.DONE) -> Job:
         """Hand entries over and wait as told; `job.stored` says what came of it."""
-        size = sum(_size(entry.record) for entry in entries)
+        size = sum(size_of(entry.record) for entry in entries)
         job = Job(list(entries), durable=durable, size=size)
         self._commit.submit(job, wait)
         return job
@@ -195,19 +201,26 @@ class Writer:
 
     # --- writing; only ever one thread is in here ---
 
-    def _write(self, entries: list[Entry], durable: bool, patient: bool) -> bool:
+    def _write(self, entries: list[AnyEntry], durable: bool, patient: bool) -> bool:
         durable = durable and self.settings.durability == "full"
         wait = self.settings.busy_timeout
         wait = wait if patient else min(wait, _RETRY_WAIT)
         session = self._opened(wait)
+        write = partial(
+            session.write,
+            entries,
+            durable=durable,
+            wait=wait,
+            gaps=list(self._gaps.values()),
+            service=self._service,
+        )
         try:
-            outcome = session.write(
-                entries,
-                durable=durable,
-                wait=wait,
-                gaps=list(self._gaps.values()),
-                service=self._service,
-            )
+            try:
+                outcome = write()
+            except StoreAway as reason:
+                if not (is_full(reason.__cause__) and session.retainer.make_room()):
+                    raise
+                outcome = write()
         except StoreAway as reason:
             # Set aside at the next try, when nobody waits for this one any more.
             self._damaged = reason.__cause__ is not None and is_damage(reason.__cause__)
@@ -222,9 +235,10 @@ class Writer:
         self.stamp = session.stamp
         self._gaps.clear()
         self.counters.commits += 1
-        ended = sum(entry.ended for entry in entries)
+        ended, checkpoints, logs = _kinds(entries)
         self.counters.spans += ended
-        self.counters.checkpoints += len(entries) - ended
+        self.counters.checkpoints += checkpoints
+        self.counters.logs += logs
         for trouble in outcome.reduced:
             self.counters.reduced += 1
             self._trouble(trouble, "a span could not be stored whole")
@@ -235,6 +249,7 @@ class Writer:
             self._trouble(StoreAway(f"{outcome.lost} spans were lost"), "spans were not storable")
         self.counters.late += session.late
         self._keep_within_limits(session, len(entries))
+        self._keep_up_index(session)
         return True
 
     def _keep_within_limits(self, session: Session, entries: int = 0) -> bool:
@@ -244,6 +259,13 @@ class Writer:
         except Exception as error:
             self._limit_trouble(error)
             return False
+
+    def _keep_up_index(self, session: Session) -> None:
+        """Index a bit of what is said where a busy agent leaves no quiet moment for it."""
+        try:
+            session.retainer.index(BEHIND)
+        except Exception as error:
+            self._trouble(error, "what is said cannot be indexed now")
 
     def _rest(self) -> bool:
         """Do a bounded bit of what can wait; whether there is more."""
@@ -301,20 +323,23 @@ class Writer:
             raise StoreAway(str(error)) from error
         self._damaged = False
 
-    def _gave_up(self, entries: list[Entry]) -> None:
+    def _gave_up(self, entries: list[AnyEntry]) -> None:
         """Entries are lost; the timeline is told with the next ones that are stored."""
-        ended = sum(entry.ended for entry in entries)
+        ended, checkpoints, logs = _kinds(entries)
         self.counters.lost += len(entries)
-        self._gap("the history could not be written in time", ended, len(entries) - ended)
+        self._gap("the history could not be written in time", ended, checkpoints, logs)
+        records = f" and {logs} log records" if logs else ""
         self._trouble(
-            StoreAway(f"{ended} spans and {len(entries) - ended} checkpoints were lost"),
+            StoreAway(f"{ended} spans and {checkpoints} checkpoints{records} were lost"),
             "the history could not be written in time",
         )
 
-    def _gap(self, reason: str, spans: int = 0, checkpoints: int = 0) -> None:
+    def _gap(self, reason: str, spans: int = 0, checkpoints: int = 0, logs: int = 0) -> None:
         known = self._gaps.setdefault(reason, {"reason": reason, "spans": 0, "checkpoints": 0})
         known["spans"] += spans
         known["checkpoints"] += checkpoints
+        if logs:
+            known["logs"] = known.get("logs", 0) + logs
 
     def _shut(self) -> None:
         session, self._session = self._session, None
@@ -390,9 +415,18 @@ def _is_ours(error: BaseException) -> bool:
     return isinstance(error, StoreAway | TaskHistoryError)
 
 
-def _size(record: SpanRecord) -> int:
+def _kinds(entries: Sequence[AnyEntry]) -> tuple[int, int, int]:
+    """How many are (ended spans, spans as they were while they ran, log records)."""
+    spans = [entry for entry in entries if isinstance(entry, Entry)]
+    ended = sum(entry.ended for entry in spans)
+    return ended, len(spans) - ended, len(entries) - len(spans)
+
+
+def size_of(record: SpanRecord | LogRecord) -> int:
     """About how many bytes a record holds."""
     size = 1024 + _size_of(record.attributes)
+    if isinstance(record, LogRecord):
+        return size + _size_of(record.body, 8)
     for event in record.events:
         size += 256 + _size_of(event.attributes)
     for link in record.links:

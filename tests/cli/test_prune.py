@@ -5,13 +5,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
+import threading
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
 
+from otel_taskhistory import history
 from otel_taskhistory.cli import prune
+from tests.processes import Program, rows
 from tests.recorded import chat, one_task, recording
 
 Run = Callable[..., Result]
@@ -113,6 +120,10 @@ def test_it_asks_before_it_removes(
     ("option", "value"),
     [
         ("--max-tasks", "0"),
+        ("--max-tasks", ""),
+        ("--max-tasks", "9" * 5000),
+        ("--max-age", "200000d"),
+        ("--max-bytes", "0"),
         ("--max-tasks", "many"),
         ("--max-tasks", "-1"),
         ("--max-age", "0s"),
@@ -128,6 +139,8 @@ def test_a_limit_that_makes_no_sense_is_wrong_usage(
     result = run("prune", option, value, "--yes")
     assert result.exit_code == 2
     assert option in result.stderr
+    assert "Retention." not in result.stderr
+    assert "OTEL_" not in result.stderr
     assert len(there(run)) == 5
 
 
@@ -156,6 +169,91 @@ def test_a_pinned_task_is_kept_until_it_is_unpinned(run: Run, ids: list[str]) ->
     assert "not pinned any more" in run("unpin", ids[0]).stdout
     run("prune", "--max-tasks", "1", "--yes")
     assert there(run) == [ids[4]]
+
+
+def test_what_is_past_a_limit_a_moment_later_is_not_removed_unasked(
+    run: Run, directory: Path, ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was past the limits, so nobody was asked; an agent ends a task just then."""
+    plan = history.TaskHistory.prune
+    late: list[str] = []
+
+    def slow(self: history.TaskHistory, *args: Any, **given: Any) -> Any:
+        found = plan(self, *args, **given)
+        if given.get("dry_run") and not late:
+            with recording(directory, owner="another") as tasks:
+                late.append(one_task(tasks, "came late"))
+        return found
+
+    monkeypatch.setattr(history.TaskHistory, "prune", slow)
+    assert run("prune", "--max-tasks", "5").exit_code == 0
+    assert there(run) == [*ids, *late]
+    assert run("prune", "--max-tasks", "5", "--yes").exit_code == 0
+    assert there(run) == [*ids[1:], *late]
+
+
+@pytest.fixture
+def left_running(directory: Path, ids: list[str]) -> str:
+    """A task whose process has died without a word; no agent has started since."""
+    owner = {"OTEL_TASKHISTORY_OWNER": "another"}
+    with Program("agent", directory, "succeeds", environ=owner) as agent:
+        agent.until("before the task")
+        agent.go_on()
+        task_id = agent.line().removeprefix("task ")
+        # A start goes with the next group when something is being committed.
+        while not rows(directory, "SELECT 1 FROM tasks WHERE task_id = ?", task_id):
+            time.sleep(0.01)
+        agent.kill()
+    return task_id
+
+
+def test_a_task_of_a_dead_process_goes_like_any_other(
+    run: Run, ids: list[str], left_running: str
+) -> None:
+    """It is listed as interrupted, so it counts, is planned with, and can be asked for."""
+    planned = json.loads(run("prune", "--max-tasks", "2", "--dry-run", "--json").stdout)
+    assert [task["task_id"] for task in planned["tasks"]] == ids[:4]
+    assert "removed 4 tasks" in run("prune", "--max-tasks", "2", "--yes").stdout
+    assert there(run) == [ids[4], left_running]
+    result = run("prune", "--task", "latest", "--yes")
+    assert result.exit_code == 0, result.stderr
+    assert there(run) == [ids[4]]
+
+
+def test_what_another_program_locks_is_said_in_one_line(
+    run: Run, directory: Path, ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives up after a while, and says that it is the lock, not a matter of permissions."""
+    monkeypatch.setenv("OTEL_TASKHISTORY_BUSY_TIMEOUT", "0.01")
+    with closing(sqlite3.Connection(str(directory / "history.db"), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for arguments in (("--max-tasks", "2"), ("--purge",), ("--task", ids[0])):
+            result = run("prune", *arguments, "--yes")
+            assert result.exit_code == 1
+            (line,) = result.stderr.splitlines()
+            assert "holds its lock" in line
+        other.execute("ROLLBACK")
+    assert there(run) == ids
+
+
+def test_purging_waits_for_its_turn_beside_a_busy_agent(run: Run, directory: Path) -> None:
+    """An agent that commits all the time leaves the lock for a moment between two commits."""
+    with recording(directory) as tasks:
+        first = one_task(tasks, "gone")
+        stop = threading.Event()
+
+        def work() -> None:
+            while not stop.is_set():
+                one_task(tasks, "goes on")
+
+        agent = threading.Thread(target=work)
+        agent.start()
+        try:
+            result = run("prune", "--task", first, "--purge", "--yes")
+        finally:
+            stop.set()
+            agent.join()
+        assert result.exit_code == 0, result.stderr
 
 
 def test_pinning_what_is_not_there_fails(run: Run, ids: list[str]) -> None:

@@ -98,11 +98,11 @@ def test_a_browser_run() -> None:
     found = recorded("browser-use__lmnr-native__local-page")
     assert [(record.name, facts.role) for record, facts in found] == [
         ("agent.run", "agent"),
-        ("agent.step", "other"),
+        ("agent.step", "step"),
         ("navigate", "tool"),
-        ("agent.step", "other"),
+        ("agent.step", "step"),
         ("click", "tool"),
-        ("agent.step", "other"),
+        ("agent.step", "step"),
         ("done", "tool"),
     ]
     assert {facts.status for _, facts in found} == {"succeeded"}
@@ -132,7 +132,7 @@ def test_a_browser_run() -> None:
         ("TOOL", "navigate", "tool"),
         ("DEFAULT", "agent.run", "agent"),
         ("DEFAULT", "ComputerAgent.run", "agent"),
-        ("DEFAULT", "agent.step", "other"),
+        ("DEFAULT", "agent.step", "step"),
         ("DEFAULT", "agent.running_late", "other"),
         ("EVALUATION", "evaluation", "other"),
         ("EXECUTOR", "executor", "other"),

@@ -24,7 +24,8 @@ def main(directory: str, how: str, *which: str) -> None:
     """Do what stdin says; see above."""
     provider = TracerProvider()
     exporter = TaskHistoryExporter(directory)
-    provider.add_span_processor(TaskHistoryProcessor(exporter))
+    # Nothing is written but what it is told to do: a snapshot would be a sign of life.
+    provider.add_span_processor(TaskHistoryProcessor(exporter, snapshot_interval=None))
     tasks = TaskTracer(provider, exporter=exporter)
     said: dict[str, Any] = {"pid": os.getpid()}
     open_ = ExitStack()

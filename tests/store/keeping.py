@@ -26,6 +26,9 @@ DAY = 24 * 3600 * SECOND
 SYSTEM = message("You carry out tasks. " * 40, "system")
 """A system prompt that all tasks share; long enough for a row of its own."""
 
+STRAYS = "SELECT id FROM _owners WHERE id < 0 AND removed_ns IS NULL"
+"""The owners of traces that make no task."""
+
 KEPT_FOR_GOOD = ("_sqlite_migrations", "_meta", "_processes", "_totals", "_retention", "_removed")
 """Tables that may hold something although there is no task."""
 
@@ -233,9 +236,12 @@ def check_whole(directory: Path) -> None:
     with closing(sqlite3.Connection(str(directory / "history.db"))) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-    assert ask(directory, "SELECT id FROM _owners EXCEPT SELECT id FROM tasks") == []
-    assert ask(directory, "SELECT id FROM _traces EXCEPT SELECT trace FROM tasks") == []
-    assert ask(directory, "SELECT id FROM _spans WHERE task IS NULL") == []
+    owners = f"SELECT id FROM tasks UNION {STRAYS}"
+    assert ask(directory, f"SELECT id FROM _owners EXCEPT SELECT * FROM ({owners})") == []
+    traces = f"SELECT trace FROM tasks UNION SELECT -id FROM ({STRAYS})"
+    assert ask(directory, f"SELECT id FROM _traces EXCEPT SELECT * FROM ({traces})") == []
+    nobodys = f"SELECT id FROM _spans WHERE task IS NULL AND -trace NOT IN ({STRAYS})"
+    assert ask(directory, nobodys) == []
     rows = set(ask(directory, "SELECT path FROM _artifacts WHERE status <> 'not_stored'"))
     assert rows == files(directory)
     assert unneeded(directory) == {}
@@ -275,6 +281,8 @@ def counted(directory: Path) -> dict[str, tuple[int, int]]:
         kind: ask(directory, f"{one} tasks WHERE kind = ? AND {which}", kind)[0]
         for kind in ("agent", "other")
     }
+    strays = ask(directory, f"{one} _owners WHERE id IN ({STRAYS})")[0]
+    sums["other"] = tuple(map(sum, zip(sums["other"], strays, strict=True)))
     sums["artifacts"] = ask(directory, f"{one} _artifacts WHERE status <> 'not_stored'")[0]
     sums["unlinks"] = ask(directory, f"{one} _unlinks")[0]
     return sums

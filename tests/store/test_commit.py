@@ -14,7 +14,14 @@ from typing import Any
 import pytest
 
 from otel_taskhistory.store import commit
-from otel_taskhistory.store.commit import GroupCommit, Job, StoreAway, Wait
+from otel_taskhistory.store.commit import (
+    BACKLOG_PARTS,
+    GROUP,
+    GroupCommit,
+    Job,
+    StoreAway,
+    Wait,
+)
 
 PATIENCE = 60.0
 
@@ -257,6 +264,17 @@ def test_a_full_backlog_gives_up_the_oldest_and_says_how_many(
     assert len(work.written) >= 9
     group.submit(job("large", size=10**6))  # alone it may be as large as it is
     assert work.written[-1] == "large"
+
+
+def test_a_backlog_is_worked_off_in_small_groups(group: GroupCommit, work: NotedWork) -> None:
+    """After each of them retention makes room: one large group might fill the disk again."""
+    work.away = True
+    for number in range(600):
+        group.submit(job(number))
+    work.away = False
+    assert group.flush(PATIENCE)
+    assert work.written == list(range(600))
+    assert max(len(entries) for entries in work.groups) <= GROUP // BACKLOG_PARTS
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sqlite3
@@ -452,3 +453,14 @@ def test_an_old_sqlite_is_told(monkeypatch: pytest.MonkeyPatch, closed: Path) ->
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
     with pytest.raises(TaskHistoryError, match=r"is too old, otel-taskhistory needs 3\.37\.0"):
         Reading(closed)
+
+
+def test_a_reader_that_is_dropped_closes_its_connection(closed: Path) -> None:
+    """Nobody has to call `close`, and newer Pythons do not complain that nobody did."""
+    reading = Reading(closed)
+    assert reading._opened is not None
+    connection = reading._opened.connection
+    del reading
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")

@@ -48,6 +48,9 @@ CONTRACT = {
     "spans": "trace_id span_id parent_span_id trace_state flags name kind start_time_unix_nano"
     " end_time_unix_nano status_code status_message attributes events links resource scope"
     " dropped_attributes_count dropped_events_count dropped_links_count",
+    # Not in the contract, and useful all the same.
+    "logs": "trace_id span_id event_name time_unix_nano observed_time_unix_nano severity_number"
+    " severity_text body attributes resource scope flags dropped_attributes_count task_id",
 }
 
 

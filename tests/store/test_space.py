@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from otel_taskhistory.settings import Settings
-from otel_taskhistory.store.space import VACUUM_PAGES, divide, usage
+from otel_taskhistory.store.space import VACUUM_PAGES, divide, is_full, usage
 from otel_taskhistory.store.writer import Writer
 from tests.store.deliveries import png, write
 from tests.store.keeping import (
@@ -130,18 +132,19 @@ def test_while_a_reader_is_in_the_way_nothing_is_deleted_for_nothing(directory: 
     large(directory)
     problems: list[Exception] = []
     limit = limits(max_bytes=3 * MIB)
+    now = [1000.0]
     with keeper(directory, limit, problem=problems.append) as retainer:
+        retainer.log._monotonic = lambda: now[0]
         with reading(directory) as reader:
             first = retainer.step()
-            while not retainer.space.blocked:
-                retainer.space._tried = float("-inf")
+            while not retainer.log.blocked:
+                now[0] += 1
                 first = retainer.step()
             assert first.blocked
             log, tasks = log_of(directory), kept(directory)
             assert problems == []  # readers come and go; this one does not
-            assert retainer.space._blocked_at is not None
-            retainer.space._blocked_at -= 10
-            for _ in range(5):
+            for _ in range(12):
+                now[0] += 1
                 done = retainer.step()
                 assert (done.tasks, done.more) == (0, False)
             # One record of the state itself is all that was written.
@@ -152,7 +155,7 @@ def test_while_a_reader_is_in_the_way_nothing_is_deleted_for_nothing(directory: 
             ) == ["blocked"]
             assert "one transaction that does not end" in str(problems[0])
             reader.execute("ROLLBACK")
-        retainer.space._tried = float("-inf")
+        now[0] += 1
         work(retainer)
         assert size_on_disk(directory) <= 3 * MIB
     check_whole(directory)
@@ -166,9 +169,9 @@ def test_folding_never_waits_for_a_reader(directory: Path) -> None:
         connection.execute("PRAGMA busy_timeout = 60000")
         with reading(directory):
             connection.execute("UPDATE tasks SET agent = 'another'")
-            assert not retainer.space.fold()
+            assert not retainer.log.fold()
         assert connection.execute("PRAGMA busy_timeout").fetchone() == (60000,)
-        assert retainer.space.fold()
+        assert retainer.log.fold()
 
 
 def test_the_log_keeps_to_its_part(directory: Path) -> None:
@@ -207,7 +210,7 @@ def test_what_was_deleted_leaves_the_log_when_nobody_wants_anything(directory: P
         while retainer.rest():
             pass
         assert log_of(directory) == 0
-        assert not retainer.space.wants_fold
+        assert not retainer.log.wants_fold
 
 
 def test_another_writer_is_not_waited_for(directory: Path) -> None:
@@ -246,3 +249,73 @@ def test_settings_of_another_place_are_followed(tmp_path: Path) -> None:
     with closing(sqlite3.Connection(str(tmp_path / "fast" / "tasks.db"))) as connection:
         assert connection.execute("SELECT count(*) FROM tasks").fetchone() == (1,)
     assert len(list((tmp_path / "big").rglob("*.png"))) == 1
+
+
+def test_a_full_disk_is_relieved_by_what_may_go_anyway(directory: Path) -> None:
+    """The log is emptied, removals go on; what is within the limits stays."""
+    record(directory, range(6))
+    with keeper(directory, limits(max_tasks=4)) as retainer:
+        retainer._connection.execute("UPDATE tasks SET agent = 'another'")
+        assert log_of(directory) > 0
+        assert retainer.make_room()
+        assert kept(directory) == [2, 3, 4, 5]
+        while retainer.step().more:
+            pass
+        assert retainer.log.fold()
+        assert not retainer.make_room()
+        assert kept(directory) == [2, 3, 4, 5]
+    check_whole(directory)
+
+
+def test_a_full_disk_is_told_from_other_trouble(directory: Path) -> None:
+    """SQLite and the system each have their words for it."""
+    record(directory, range(1))
+    with keeper(directory) as retainer:
+        connection = retainer._connection
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(sqlite3.OperationalError) as full:
+            connection.execute("CREATE TABLE filler AS SELECT hex(randomblob(200000))")
+        with pytest.raises(sqlite3.OperationalError) as other:
+            connection.execute("SELECT * FROM nothing")
+    assert is_full(full.value)
+    assert not is_full(other.value)
+    assert is_full(OSError(errno.ENOSPC, "no space"))
+    assert not is_full(OSError(errno.EIO, "broken"))
+    assert not is_full(None)
+
+
+def test_making_room_on_a_full_disk_may_fail(directory: Path) -> None:
+    """To remove takes a bit of space as well; then it says so, and raises nothing."""
+    record(directory, range(6))
+    with keeper(directory, limits(max_tasks=4)) as retainer:
+
+        def full(*rows: int) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        retainer.step = full  # type: ignore[assignment,method-assign]
+        assert not retainer.make_room()
+    assert kept(directory) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_prune_gives_up_on_a_lock_that_is_held(directory: Path) -> None:
+    """After a few busy timeouts, and what was removed before stays removed."""
+    record(directory, range(4))
+    with keeper(directory, limits(max_tasks=1)) as retainer:
+        other = sqlite3.Connection(str(directory / "history.db"), isolation_level=None)
+        retainer._settings = replace(retainer._settings, busy_timeout=0.01)
+        with closing(other):
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                work(retainer)
+            other.execute("ROLLBACK")
+        assert work(retainer).tasks == 3
+
+
+def test_closing_empties_the_log_though_somebody_has_it_open(directory: Path) -> None:
+    """SQLite itself does so only for the last one; a viewer that does nothing is no reason."""
+    record(directory, range(2))
+    with closing(sqlite3.Connection(str(directory / "history.db"))) as viewer:
+        viewer.execute("SELECT count(*) FROM tasks").fetchone()
+        record(directory, range(2, 3))
+        assert log_of(directory) == 0

@@ -29,6 +29,7 @@ from otel_taskhistory.store.doctor.content import (
 )
 from otel_taskhistory.store.doctor.environment import check_environment
 from otel_taskhistory.store.doctor.findings import SHOWN, Finding, Progress, Severity, some
+from otel_taskhistory.store.doctor.limits import check_limits
 from otel_taskhistory.store.doctor.pictures import check_artifacts
 from otel_taskhistory.store.doctor.place import (
     check_access,
@@ -257,6 +258,7 @@ def _about_content(settings: Settings, *, quick: bool, tell: Progress, gone: Gon
         found = _read(settings, content.findings)
         if any(finding.severity == "error" and finding.check == "database" for finding in found):
             return found
+        found += _read(settings, lambda connection: list(check_limits(connection, settings)))
         wanted, known = _read(settings, _rows_of_artifacts)
         folder = ArtifactFolder(settings.artifacts)
         found += check_artifacts(folder, wanted, known, quick=quick, tell=tell)
@@ -270,7 +272,9 @@ def _about_content(settings: Settings, *, quick: bool, tell: Progress, gone: Gon
 
 
 def _rows_of_artifacts(connection: sqlite3.Connection) -> tuple[list[Wanted], set[str]]:
-    known = {row[0] for row in connection.execute("SELECT path FROM _artifacts")}
+    # Files that are about to go are no riddle, see `check_limits`.
+    paths = connection.execute("SELECT path FROM _artifacts UNION ALL SELECT path FROM _unlinks")
+    known = {row[0] for row in paths}
     wanted = wanted_artifacts(connection)
     return wanted, known | {artifact.path for artifact in wanted}
 

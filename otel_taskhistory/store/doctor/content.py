@@ -16,6 +16,7 @@ from typing import Any, Final
 from otel_taskhistory.store.doctor.findings import Finding, Progress, some
 from otel_taskhistory.store.files import make_file
 from otel_taskhistory.store.processes import dead
+from otel_taskhistory.store.search.index import not_found
 
 MEANS_DAMAGE: Final = (
     "What is on its damaged pages is lost or wrong; more may follow as it is written to."
@@ -93,6 +94,10 @@ class Content:
             )
 
     def _search(self, connection: sqlite3.Connection) -> Iterator[Finding]:
+        missing = not_found(connection)
+        if missing:
+            yield _out_of_sync([f"values that are not found: {missing} of the latest"])
+            return
         names = search_tables(connection)
         size = connection.execute("PRAGMA page_count").fetchone()[0]
         size *= connection.execute("PRAGMA page_size").fetchone()[0]

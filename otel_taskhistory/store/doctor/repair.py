@@ -8,7 +8,6 @@ the grace time, as the agents do it.
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -16,7 +15,6 @@ from typing import Final
 
 from otel_taskhistory.errors import TaskHistoryError
 from otel_taskhistory.settings import Settings
-from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.database import Database
 from otel_taskhistory.store.doctor.content import (
     check_running,
@@ -25,12 +23,12 @@ from otel_taskhistory.store.doctor.content import (
     search_tables,
 )
 from otel_taskhistory.store.doctor.findings import Finding
-from otel_taskhistory.store.doctor.pictures import GRACE_SECONDS, leftovers
+from otel_taskhistory.store.doctor.pictures import leftovers
 from otel_taskhistory.store.doctor.place import loose_paths
+from otel_taskhistory.store.pruning import NO_LIMITS, keeping
 from otel_taskhistory.store.reading import Reading
+from otel_taskhistory.store.search.index import Indexer, not_found
 from otel_taskhistory.store.writer import Writer
-
-_AT_ONCE: Final = 200  # files per transaction, so that no agent waits for long
 
 
 def repair(settings: Settings, findings: list[Finding]) -> list[Finding]:
@@ -66,31 +64,28 @@ def _tighten(settings: Settings) -> str:
 
 
 def _remove_unknown(settings: Settings) -> str:
-    folder = ArtifactFolder(settings.artifacts)
-    now = time.time()
-    removed = 0
-    with closing(Database(settings)) as database:
-        candidates = [path for path, found in folder.walk() if found.st_mtime < now - GRACE_SECONDS]
-        for first in range(0, len(candidates), _AT_ONCE):
-            # The lock is held while a file goes: nobody can add a row that names it meanwhile.
-            with database.transaction() as connection:
-                for path in candidates[first : first + _AT_ONCE]:
-                    known = connection.execute(
-                        "SELECT 1 FROM _artifacts WHERE sha256 = ? UNION ALL"
-                        " SELECT 1 FROM screenshots WHERE sha256 = ? LIMIT 1",
-                        (path[3:67], path[3:67]),
-                    ).fetchone()
-                    if known is None and _is_old(folder, path, now):
-                        removed += folder.remove(path)
-    return f"removed {removed} files"
+    with keeping(settings) as (_, retainer):
+        return f"removed {retainer.sweep_files()} files"
 
 
-def _is_old(folder: ArtifactFolder, path: str, now: float) -> bool:
-    """Looked at again under the lock: whoever stores the same picture anew touches its file."""
-    try:
-        return folder.path(path).lstat().st_mtime < now - GRACE_SECONDS
-    except (OSError, ValueError):
-        return False
+def _finish_removal(settings: Settings) -> str:
+    """Nothing is removed that was not removed before, whatever the limits say."""
+    with keeping(replace(settings, retention=NO_LIMITS)) as (_, retainer):
+        if retainer.run().blocked:
+            raise TaskHistoryError("a reader is in the way: end it and try again")
+    return "finished what was begun, and gave the room back"
+
+
+def _retry_files(settings: Settings) -> str:
+    with keeping(replace(settings, retention=NO_LIMITS)) as (_, retainer):
+        removed, left = retainer.retry_files()
+    if left:
+        first = left[0]
+        raise TaskHistoryError(
+            f"{removed} files could be deleted, {len(left)} still cannot be: {first.path}"
+            f" ({first.error})"
+        )
+    return f"deleted {removed} files"
 
 
 def _remove_leftovers(settings: Settings) -> str:
@@ -114,34 +109,35 @@ def _start(settings: Settings) -> str:
 
 def _fold_in(settings: Settings) -> str:
     with closing(Database(settings)) as database:
-        busy, pages, folded = database.connection.execute(
-            "PRAGMA wal_checkpoint(TRUNCATE)"
-        ).fetchone()
-    if busy:
-        raise TaskHistoryError(
-            f"a reader or writer is in the way ({folded} of {pages} pages are folded in)"
-        )
+        if not database.log.fold(settings.busy_timeout):
+            raise TaskHistoryError("a reader or writer is in the way")
     return "folded it into the database and gave the room back"
 
 
 def _remake_search(settings: Settings) -> str:
-    made = []
     with closing(Database(settings)) as database:
-        for table in search_tables(database.connection):
-            if search_is_sound(database.connection, table):
-                continue
-            quoted = table.replace('"', '""')
-            with database.transaction() as connection:
-                connection.execute(f'INSERT INTO "{quoted}" ("{quoted}") VALUES (\'rebuild\')')
-            made.append(table)
-    return f"made anew: {', '.join(made)}" if made else "checked: it is sound"
+        tables = search_tables(database.connection)
+        sound = all(search_is_sound(database.connection, table) for table in tables)
+        if sound and not not_found(database.connection):
+            return "checked: it is sound"
+        indexer = Indexer(database.connection)
+        with database.transaction():
+            indexer.rebuild()
+        more = True
+        while more:  # in short transactions, between which agents write
+            with database.transaction():
+                more = indexer.step()
+    return "made anew"
 
 
 _REPAIRS: Final[dict[str, Callable[[Settings], str]]] = {
     "access": _tighten,
     "files without rows": _remove_unknown,
     "leftovers": _remove_leftovers,
+    "limits": _finish_removal,
+    "removal": _finish_removal,
     "running": _start,
     "write-ahead log": _fold_in,
     "search index": _remake_search,
+    "undeletable files": _retry_files,
 }

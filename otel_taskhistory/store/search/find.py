@@ -8,9 +8,9 @@ has been committed but not indexed yet. Values that nothing visible uses are pas
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from otel_taskhistory.store.search.documents import (
     What,
@@ -64,8 +64,8 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The hits, newest value first.
+class Hits(Sequence[Hit]):
+    """What was found, the newest value first.
 
     Attributes:
         more: whether there are more than were asked for.
@@ -75,6 +75,16 @@ class Found:
     hits: tuple[Hit, ...]
     more: bool
     complete: bool
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    @overload
+    def __getitem__(self, index: int) -> Hit: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Hit]: ...
+    def __getitem__(self, index: int | slice) -> Hit | Sequence[Hit]:
+        return self.hits[index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +98,7 @@ class _Use:
     field: str
 
 
-def search(connection: sqlite3.Connection, typed: str, limit: int) -> Found:
+def search(connection: sqlite3.Connection, typed: str, limit: int) -> Hits:
     """What matches all that was typed.
 
     Args:
@@ -98,7 +108,7 @@ def search(connection: sqlite3.Connection, typed: str, limit: int) -> Found:
     """
     query = parse(typed)
     if not query.chunks:
-        return Found((), False, True)
+        return Hits((), False, True)
     hits: dict[int, Hit] = {}
     """By their text: a decision and the message that it is in later prompts are one."""
     seen: set[tuple[What, int]] = set()
@@ -121,8 +131,8 @@ def search(connection: sqlite3.Connection, typed: str, limit: int) -> Found:
     return _found(hits, limit, complete=True)
 
 
-def _found(hits: dict[int, Hit], limit: int, *, complete: bool) -> Found:
-    return Found(tuple(hits.values())[:limit], len(hits) > limit, complete)
+def _found(hits: dict[int, Hit], limit: int, *, complete: bool) -> Hits:
+    return Hits(tuple(hits.values())[:limit], len(hits) > limit, complete)
 
 
 def _together(known: Hit | None, hit: Hit) -> Hit:
@@ -286,7 +296,7 @@ _PLACES: Final = {
     What.STEP: _row_place("_steps", "own.id", _AT),
     # A twin holds what the call shown has too.
     What.MODEL_CALL: _row_place("_model_calls", "own.step", _AT, "AND own.twin_of IS NULL"),
-    What.TOOL_CALL: _row_place("_tool_calls", "own.step", _AT),
+    What.TOOL_CALL: _row_place("_tool_calls", "own.step", _AT, "AND own.twin_of IS NULL"),
 }
 _BEFORE: Final = frozenset(("name", "prompt", "arguments"))
 """What is there when its row begins; everything else comes with its end."""

@@ -106,6 +106,8 @@ class Indexer:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._walked: set[int] = set()
+        self.has_dropped = False
+        """Whether words of removed documents may be left in the index."""
 
     def forget(self) -> None:
         """The transaction was rolled back, or somebody else may have written."""
@@ -114,6 +116,11 @@ class Indexer:
     def is_due(self) -> bool:
         """Whether there is something to be indexed; needs no transaction."""
         return self._connection.execute("SELECT 1 FROM _unindexed LIMIT 1").fetchone() is not None
+
+    def waits_for(self, rows: int) -> bool:
+        """Whether so many rows wait; needs no transaction."""
+        found = self._connection.execute("SELECT 1 FROM _unindexed LIMIT 1 OFFSET ?", (rows - 1,))
+        return found.fetchone() is not None
 
     def step(self, characters: int = CHARACTERS) -> bool:
         """Index a bit of what waits; whether there is more."""
@@ -150,10 +157,13 @@ class Indexer:
         before = self._connection.total_changes
         self._connection.execute("INSERT INTO _words (_words, rank) VALUES ('merge', ?)", (-pages,))
         # FTS5 says by the number of changes whether it has done anything.
-        return self._connection.total_changes - before >= 2
+        self.has_dropped = self._connection.total_changes - before >= 2
+        return self.has_dropped
 
     def optimize(self) -> None:
         """Rewrite the whole index at once, with nothing of what was removed."""
+        while self.is_due():
+            self.step()
         self._connection.execute("INSERT INTO _words (_words) VALUES ('optimize')")
 
     def rebuild(self) -> None:
@@ -243,9 +253,31 @@ class Indexer:
         )
 
     def _drop(self, document: int, text: str | None) -> None:
+        self.has_dropped = True
         if text is not None:
             self._connection.execute(
                 "INSERT INTO _words (_words, rowid, text) VALUES ('delete', ?, ?)",
                 (document, " ".join(words(text))),
             )
         self._connection.execute("DELETE FROM _documents WHERE id = ?", (document,))
+
+
+def not_found(connection: sqlite3.Connection, looked_at: int = 200) -> int:
+    """How many of the latest documents the index does not find by a word of theirs; only reads."""
+    missing = 0
+    rows = connection.execute(
+        "SELECT id, content, part, text FROM _documents ORDER BY id DESC LIMIT ?", (looked_at,)
+    ).fetchall()
+    for document, content, part, kept in rows:
+        text = kept
+        if content is not None:
+            whole = text_of_content(connection, content)
+            text = None if whole is None else part_of(whole, part)
+        word = next(words(text), None) if text is not None else None
+        if text is not None and word is None:
+            continue
+        found = connection.execute(
+            "SELECT 1 FROM _words WHERE _words MATCH ? AND rowid = ?", (f'"{word}"', document)
+        )
+        missing += text is None or found.fetchone() is None
+    return missing

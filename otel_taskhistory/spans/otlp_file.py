@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of OTLP/JSON: one document a line, or documents over many lines; in flat memory.
+
+What happens to such files is seen to: they are compressed with gzip or not, begin with a byte order
+mark, have lines of another system, blank lines, runs of NUL bytes where a crash left a hole, bytes
+that are no UTF-8 (kept, as lone surrogates), and a last line that was cut. Each line that cannot be
+read is told by its number and costs no other.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+
+from otel_taskhistory.spans.otlp import Item, Rejected, items_in
+
+LONGEST: Final = 256 * 2**20
+"""Bytes of one document at most; lines of 80 MB are seen in practice."""
+
+_GZIP: Final = b"\x1f\x8b"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+_BLANK: Final = b" \t\r\n\0"
+
+# A JSON string never goes over the end of a line, so that brackets can be counted line by line.
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\]]')
+_BEGINS: Final = re.compile(rb'\{\s*"resource_?(?:spans|logs|metrics|profiles)"', re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What was read, and the number of the line where its document begins."""
+
+    line: int
+    item: Item
+
+
+def read_file(file: BinaryIO, longest: int = LONGEST) -> Iterator[Placed]:
+    """What a file holds, as it is read; never raises for what is in it.
+
+    Args:
+        file: of bytes, plain or compressed with gzip.
+        longest: bytes of one document at most; a longer one is passed by and told.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    for line, document in _documents(_Lines(_opened(file), longest)):
+        if isinstance(document, Rejected):
+            yield Placed(line, document)
+            continue
+        for item in items_in(document):
+            yield Placed(line, item)
+
+
+def _opened(file: BinaryIO) -> BinaryIO:
+    buffered = io.BufferedReader(file) if isinstance(file, io.RawIOBase) else file
+    peek = getattr(buffered, "peek", None)
+    if peek is None:
+        buffered = io.BufferedReader(buffered)  # type: ignore[type-var]
+        peek = buffered.peek
+    if peek(2)[:2] == _GZIP:
+        return gzip.GzipFile(fileobj=buffered)  # type: ignore[return-value]
+    return buffered
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    text: bytes
+    problem: str = ""
+
+
+class _Lines:
+    """The lines of a file that are not blank."""
+
+    def __init__(self, file: BinaryIO, longest: int) -> None:
+        self._file = file
+        self.longest = longest
+
+    def __iter__(self) -> Iterator[_Line]:
+        number = 0
+        while True:
+            number += 1
+            try:
+                text = self._file.readline(self.longest + 1)
+                if len(text) > self.longest:
+                    while text and not text.endswith(b"\n"):
+                        text = self._file.readline(2**20)
+                    yield _Line(number, b"", f"longer than {self.longest} bytes")
+                    continue
+            except (EOFError, gzip.BadGzipFile, zlib.error):
+                # A file that was cut while it was written; what came before is good.
+                yield _Line(number, b"", "the compressed file is cut or damaged from here on")
+                return
+            if not text:
+                return
+            if number == 1:
+                text = text.removeprefix(_BYTE_ORDER_MARK)
+                if text.startswith(_UTF_16):
+                    yield _Line(1, b"", "the file is UTF-16: convert it to UTF-8")
+                    return
+            text = text.strip(_BLANK)
+            if text:
+                yield _Line(number, text)
+
+
+def _documents(lines: _Lines) -> Iterator[tuple[int, Any]]:
+    """(number of its first line, document); for what is none, why it is `Rejected`."""
+    pending = _Pending()
+    for line in lines:
+        if pending.text:
+            if line.problem or _BEGINS.match(line.text):
+                # No document goes on like this: the one before was cut.
+                yield pending.first, Rejected(pending.why)
+                pending = _Pending()
+            else:
+                pending.add(line.text)
+                if len(pending.text) > lines.longest:
+                    yield pending.first, Rejected(f"longer than {lines.longest} bytes")
+                    pending = _Pending()
+                elif pending.depth <= 0:
+                    document, why = _parsed(bytes(pending.text))
+                    yield pending.first, Rejected(why) if why else document
+                    pending = _Pending()
+                continue
+        if line.problem:
+            yield line.number, Rejected(line.problem)
+            continue
+        document, why = _parsed(line.text)
+        if not why:
+            yield line.number, document
+            continue
+        pending = _Pending(line.number, why)
+        pending.add(line.text)
+        if pending.depth <= 0:  # wrong, and not for want of more
+            yield line.number, Rejected(why)
+            pending = _Pending()
+    if pending.text:
+        yield pending.first, Rejected(pending.why)
+
+
+class _Pending:
+    """A document that may go on over the next lines."""
+
+    def __init__(self, first: int = 0, why: str = "") -> None:
+        self.first = first
+        self.why = why
+        self.text = bytearray()
+        self.depth = 0
+
+    def add(self, line: bytes) -> None:
+        self.text += line + b"\n"
+        for token in _TOKEN.findall(line):
+            self.depth += (token in (b"{", b"[")) - (token in (b"}", b"]"))
+
+
+def _parsed(text: bytes) -> tuple[Any, str]:
+    """(the document, "") or (None, why it is none); the reason quotes nothing of it."""
+    try:
+        return json.loads(text.decode("utf-8", "surrogateescape"), strict=False), ""
+    except json.JSONDecodeError as error:
+        return None, f"no JSON, or cut: {error.msg} (character {error.pos + 1})"
+    except RecursionError:
+        return None, "nested too deeply"
+    except ValueError as error:  # a number with too many digits
+        return None, f"no JSON that can be read ({type(error).__name__})"

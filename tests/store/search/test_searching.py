@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Full text over a history: each value once, wherever it stands, as it comes and as it goes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+
+from otel_taskhistory import (
+    TaskHistory,
+    TaskHistoryExporter,
+    TaskHistoryProcessor,
+    TaskTracer,
+)
+from otel_taskhistory.store.retainer import WAITING
+from otel_taskhistory.store.search import index
+from otel_taskhistory.store.search.documents import OVERLAP, PART
+
+
+@contextmanager
+def recording(directory: Path) -> Iterator[TaskTracer]:
+    """A tracer on a history that is closed at the end."""
+    exporter = TaskHistoryExporter(directory)
+    provider = TracerProvider()
+    provider.add_span_processor(TaskHistoryProcessor(exporter, snapshot_interval=None))
+    yield TaskTracer(provider, exporter=exporter)
+    provider.shutdown()
+    assert exporter.stats()["errors"] == {}
+
+
+def conversation(tasks: TaskTracer, steps: int, *, words: str = "turn") -> str:
+    """A task whose every step sends the whole conversation again; its id."""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "You are the desk agent."}]
+    with tasks.task("Book a table at Café Müller", agent="desk") as task:
+        for number in range(steps):
+            with task.step(f"look {number}") as step:
+                messages.append({"role": "user", "content": f"{words} number{number}"})
+                step.prompt(list(messages))
+                answer = {"role": "assistant", "content": f"answer number{number}"}
+                step.decision(answer)
+                with step.tool_call("browser.click", {"selector": f"#go{number}"}) as call:
+                    call.result(f"clicked {number} " + "lorem ipsum " * 40)
+                messages += [answer, {"role": "tool", "content": f"result{number}"}]
+        task.result("booked for eight")
+        return task.id
+
+
+def waiting(directory: Path) -> int:
+    """Rows that wait to be indexed."""
+    with sqlite3.connect(directory / "history.db") as connection:
+        count: int = connection.execute("SELECT count(*) FROM _unindexed").fetchone()[0]
+    connection.close()
+    return count
+
+
+def test_a_message_that_was_sent_again_is_one_hit(tmp_path: Path) -> None:
+    """It names the step to which it came first, the record that tells of it, and how often."""
+    with recording(tmp_path) as tasks:
+        task_id = conversation(tasks, 12)
+    history = TaskHistory(tmp_path)
+    (hit,) = history.search("number3 turn")
+    assert (hit.field, hit.task_id, hit.step_index, hit.times) == ("prompt", task_id, 4, 9)
+    step = history.steps(task_id)[3]
+    assert hit.step_id == step.step_id
+    (record,) = [one for one in timeline(history) if one.seq == hit.seq]
+    assert (record.event, record.step_id) == ("step.prompt", step.step_id)
+    assert hit.snippet[slice(*hit.match)] == "turn"
+
+
+def timeline(history: TaskHistory) -> list[Any]:
+    """All records there are."""
+    watch, found = history.watch(), []
+    while (record := watch.wait(0)) is not None:
+        found.append(record)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "index"),
+    [
+        ("cafe muller", "goal", None),
+        ("eight", "result", None),
+        ("answer number2", "decision", 3),
+        ("browser.click", "name", 5),
+        ('"#go1"', "arguments", 2),
+        ("clicked 4", "result", 5),
+        ("result1", "prompt", 3),
+        ("desk agent", "prompt", 1),
+    ],
+)
+@pytest.mark.parametrize("ended", [True, False])
+def test_everything_said_is_found(
+    tmp_path: Path, typed: str, field: str, index: int | None, ended: bool
+) -> None:
+    """Goals, prompts, decisions, names, arguments, results; indexed already, or just committed."""
+    with recording(tmp_path) as tasks:
+        conversation(tasks, 5)
+        if not ended:
+            assert 0 < waiting(tmp_path) < WAITING
+            hits = TaskHistory(tmp_path).search(typed, limit=1)
+    if ended:
+        assert waiting(tmp_path) == 0
+        hits = TaskHistory(tmp_path).search(typed, limit=1)
+    assert [(hit.field, hit.step_index) for hit in hits] == [(field, index)]
+
+
+def test_a_failed_step_is_found_by_its_error(tmp_path: Path) -> None:
+    """And what the agent said went wrong with the whole task."""
+    with recording(tmp_path) as tasks, tasks.task("x") as task:
+        with pytest.raises(ValueError, match="volcano"), task.step("boil"):
+            raise ValueError("the volcano is closed")
+        task.fail("no lunch")
+    history = TaskHistory(tmp_path)
+    assert {hit.field for hit in history.search("volcano closed")} == {"error"}
+    assert [hit.step_index for hit in history.search("lunch")] == [None]
+
+
+def test_what_changes_is_found_as_it_is(tmp_path: Path) -> None:
+    """A value that was replaced is not found any more."""
+    with (
+        recording(tmp_path) as tasks,
+        tasks.task("first goal") as task,
+        task.step("s") as step,
+        step.tool_call("t", {"a": "early"}) as call,
+    ):
+        call.result("late")
+    history = TaskHistory(tmp_path)
+    assert len(history.search("early")) == 1
+    with sqlite3.connect(tmp_path / "history.db") as connection:
+        connection.execute('UPDATE _tool_calls SET arguments = \'{"a": "other"}\'')
+    connection.close()
+    assert len(history.search("other")) == 1
+    with recording(tmp_path):
+        pass
+    assert (len(history.search("early")), len(history.search("other"))) == (0, 1)
+
+
+def test_a_very_long_value_is_found_by_any_part(tmp_path: Path) -> None:
+    """Also by a phrase that stands where one part ends; and its end is indexed too."""
+    filler = "word " * (PART // 5)
+    edge = "needle in the hay" + "x" * 3
+    text = filler[: PART - 9] + " " + edge + " " + filler + " thelast end"
+    with recording(tmp_path) as tasks, tasks.task("x") as task, task.step("s") as step:
+        step.prompt(text)
+    history = TaskHistory(tmp_path)
+    assert len(edge) < OVERLAP
+    assert len(history.search(f'"{edge}"')) == 1
+    assert len(history.search("thelast end")) == 1
+
+
+def test_there_is_always_a_true_count(tmp_path: Path) -> None:
+    """A limit is told."""
+    with recording(tmp_path) as tasks:
+        conversation(tasks, 5)
+    hits = TaskHistory(tmp_path).search("browser.click", limit=3)
+    assert (len(hits), hits.more, hits.complete) == (3, True, True)
+    hits = TaskHistory(tmp_path).search("browser.click", limit=5)
+    assert (len(hits), hits.more) == (5, False)
+
+
+def test_what_is_removed_is_not_found(tmp_path: Path) -> None:
+    """Neither by a search nor by a look at the files; what another task says too stays."""
+    with recording(tmp_path) as tasks:
+        first = conversation(tasks, 4, words="zebra")
+        conversation(tasks, 2, words="lion")
+    history = TaskHistory(tmp_path)
+    assert history.search("zebra")
+    assert [hit.task_id for hit in history.search("desk agent")] == [first]
+    history.remove(first)
+    assert not history.search("zebra")
+    (hit,) = history.search("desk agent")
+    assert (hit.task_id != first, hit.times) == (True, 2)
+    assert history.purge()
+    history.close()
+    for file in tmp_path.rglob("*"):
+        assert not file.is_file() or b"zebra" not in file.read_bytes()
+
+
+def test_indexing_is_bounded_and_goes_on(tmp_path: Path) -> None:
+    """A step makes words of so much text at most; what is left is found meanwhile, and later."""
+    messages = [{"role": "user", "content": f"unique{n} " + "text " * 4000} for n in range(60)]
+    with recording(tmp_path) as tasks, tasks.task("x") as task, task.step("s") as step:
+        step.prompt(messages)
+        connection = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
+        indexer = index.Indexer(connection)
+        steps, seen = 0, []
+        more = True
+        while more:
+            connection.execute("BEGIN IMMEDIATE")
+            more = indexer.step(50_000)
+            seen.append(connection.execute("SELECT count(*) FROM _documents").fetchone()[0])
+            connection.execute("COMMIT")
+            steps += 1
+            assert len(TaskHistory(tmp_path).search("unique7")) == 1
+        assert steps > 10
+        assert max(two - one for one, two in pairwise(seen)) <= 12
+        connection.close()
+
+
+def test_a_busy_agent_does_not_let_the_index_fall_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a quiet moment it is done after commits."""
+    from otel_taskhistory.store import writer
+
+    monkeypatch.setattr(writer, "BEHIND", 20)
+    monkeypatch.setattr(writer.Writer, "_rest", lambda self: False)
+    with recording(tmp_path) as tasks:
+        conversation(tasks, 30)
+        assert waiting(tmp_path) < 40
+
+
+def test_an_index_that_lost_words_is_found_out_and_made_anew(tmp_path: Path) -> None:
+    """As `doctor` does it."""
+    with recording(tmp_path) as tasks:
+        conversation(tasks, 3)
+    connection = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
+    assert index.not_found(connection) == 0
+    connection.execute("INSERT INTO _words (_words) VALUES ('delete-all')")
+    assert index.not_found(connection) > 0
+    indexer = index.Indexer(connection)
+    connection.execute("BEGIN")
+    indexer.rebuild()
+    while indexer.step():
+        pass
+    connection.execute("COMMIT")
+    assert index.not_found(connection) == 0
+    connection.close()
+    assert TaskHistory(tmp_path).search("desk agent")
+
+
+def test_a_search_is_a_few_look_ups(tmp_path: Path) -> None:
+    """Nothing is scanned but the hits: the same work whatever else there is."""
+    with recording(tmp_path) as tasks:
+        conversation(tasks, 3)
+    history = TaskHistory(tmp_path)
+
+    def cost() -> int:
+        steps = 0
+
+        def count() -> int:
+            nonlocal steps
+            steps += 1
+            return 0
+
+        def search(connection: sqlite3.Connection) -> None:
+            connection.set_progress_handler(count, 100)
+            try:
+                from otel_taskhistory.store.search.find import search as find
+
+                assert len(find(connection, "number2 turn", 5)) == 1
+            finally:
+                connection.set_progress_handler(None, 0)
+
+        history._reading.read(search)
+        return steps
+
+    small = cost()
+    with recording(tmp_path) as tasks:
+        for _ in range(8):
+            conversation(tasks, 10, words="other")
+    assert waiting(tmp_path) == 0
+    assert cost() <= small + 5
