@@ -75,6 +75,14 @@ class TaskHistoryProcessor(SpanProcessor):
         """Commit what waits, within about `timeout_millis`."""
         return self.exporter.force_flush(timeout_millis)
 
+    def _before_fork(self) -> None:
+        if self._snapshots is not None:
+            self._snapshots.pause()
+
+    def _after_fork_in_parent(self) -> None:
+        if self._snapshots is not None:
+            self._snapshots.resume()
+
     def _after_fork(self) -> None:
         """In a forked child: the spans that are open are the parent's to end."""
         self._inherited |= frozenset(self._open.keys())
@@ -96,10 +104,24 @@ def _is_ours(span: ReadableSpan) -> bool:
 _processors: weakref.WeakSet[TaskHistoryProcessor] = weakref.WeakSet()
 
 
+def _before_fork() -> None:
+    for processor in list(_processors):
+        processor._before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for processor in list(_processors):
+        processor._after_fork_in_parent()
+
+
 def _after_fork_in_child() -> None:
     for processor in list(_processors):
         processor._after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )

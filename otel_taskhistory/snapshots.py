@@ -22,6 +22,7 @@ from otel_taskhistory.store.commit import Flag
 _logger = logging.getLogger("otel_taskhistory")
 
 INTERVAL_SECONDS: Final = 1.0
+_FORK_SECONDS: Final = 1.0  # how long a fork waits for a look in progress
 
 Identity = tuple[int, int]
 
@@ -68,7 +69,8 @@ class Snapshots:
         # No Event: a signal handler may start a span while its thread is setting it.
         self._bell = Flag()
         self._awake = False
-        self._stopped = threading.Event()
+        self._over = False
+        self._stopped = threading.Event()  # for one thread: after a fork another one goes on
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
@@ -77,7 +79,7 @@ class Snapshots:
             return
         self._awake = True
         self._bell.set()
-        if self._thread is not None or self._stopped.is_set():
+        if self._thread is not None or self._over:
             return
         thread = threading.Thread(target=self._watch, name="otel-taskhistory-open", daemon=True)
         try:
@@ -90,8 +92,32 @@ class Snapshots:
 
     def stop(self) -> None:
         """Watch no more."""
+        self._over = True
         self._stopped.set()
         self._bell.set()
+
+    def pause(self) -> None:
+        """Before a fork: let the thread leave, so that it is not in the middle of something.
+
+        Newer Pythons warn of a fork while there is another thread. Waits a second at most.
+        """
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return
+        self._stopped.set()
+        self._bell.set()
+        thread.join(_FORK_SECONDS)
+
+    def resume(self) -> None:
+        """After a fork, in the process that forked: go on watching what is open."""
+        if not self._stopped.is_set():
+            return
+        self._bell = Flag()
+        self._awake = False
+        self._stopped = threading.Event()
+        self._thread = None
+        if self._open_spans():
+            self.begin()
 
     def forget(self) -> None:
         """In a forked child: the thread is the parent's, and so is what it knew."""
@@ -105,7 +131,7 @@ class Snapshots:
         """Record the open spans that have changed since the last look."""
         spans = self._open_spans()
         for identity in self._seen.keys() - spans.keys():
-            del self._seen[identity]
+            self._seen.pop(identity, None)
         for identity, span in spans.items():
             now = _look(span)
             before = self._seen.get(identity)

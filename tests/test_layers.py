@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "semconv", "settings", "units", "text", "_version"}),
-    frozenset({"recording", "spans", "images"}),
+    frozenset({"recording", "spans", "images", "thumbnails"}),
     frozenset({"conventions"}),
     frozenset({"store"}),
     frozenset({"exporter", "log_exporter", "completion_hook", "history", "watch"}),

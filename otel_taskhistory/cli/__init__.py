@@ -19,11 +19,13 @@ from otel_taskhistory.cli.backup import backup
 from otel_taskhistory.cli.completion import complete_ids, completion_command
 from otel_taskhistory.cli.demo import demo_command
 from otel_taskhistory.cli.doctor import doctor
+from otel_taskhistory.cli.export import export_command
 from otel_taskhistory.cli.import_ import import_command
 from otel_taskhistory.cli.mcp import mcp_command
 from otel_taskhistory.cli.prune import pin_command, prune_command, unpin_command
 from otel_taskhistory.cli.reproject import reproject_command
 from otel_taskhistory.cli.search import search_command
+from otel_taskhistory.cli.serve import serve_command
 from otel_taskhistory.cli.show import show_command
 from otel_taskhistory.cli.stats import path_command, stats_command
 from otel_taskhistory.cli.tasks import tasks_command
@@ -114,6 +116,8 @@ for command in (
     show_command,
     search_command,
     watch_command,
+    serve_command,
+    export_command,
     stats_command,
     path_command,
     backup,

@@ -33,9 +33,7 @@ from otel_taskhistory.units import format_duration, format_size
 @period_options
 @form_options(csv=False)
 @history_options
-def stats_command(
-    place: Place, form: Form, since: datetime | None, until: datetime | None
-) -> None:
+def stats_command(place: Place, form: Form, since: datetime | None, until: datetime | None) -> None:
     """Say what the history holds, what agents, models and tools did, and how much room it takes.
 
     With --since and --until, what agents, models and tools did is of the tasks that began then.

@@ -38,6 +38,7 @@ from otel_taskhistory.recording.outcome import (
     outcome_of,
     text_of,
 )
+from otel_taskhistory.recording.plain import is_read_once
 from otel_taskhistory.recording.sink import Deferred, Sink, live_sink
 
 
@@ -155,7 +156,7 @@ class Handle:
         if not self._takes("result"):
             return
         text, reduced = messages.dump_value(value)
-        if reduced:
+        if self._can_be_kept(result=value) and reduced:
             self._tell("not_json", "a result has no exact text or JSON form; it is kept reduced")
         self._has_result = True
         self._put({self._RESULT: text}, {self._RESULT} if reduced else ())
@@ -293,6 +294,21 @@ class Handle:
     def _takes(self, use: str) -> bool:
         """Whether what is said now is recorded."""
         return self._recording and self._is_open(use)
+
+    def _can_be_kept(self, **values: Any) -> bool:
+        """Tell of values that could not be recorded without taking them from the agent."""
+        kept = True
+        for name, value in values.items():
+            if is_read_once(value):
+                kept = False
+                self._tell(
+                    "read_once",
+                    "the %s is a %s, which can be read only once: it was left to the agent and not"
+                    " recorded; pass a list, or what it has given when it is through",
+                    name,
+                    type(value).__name__,
+                )
+        return kept
 
     def _tell_foreign(self, use: str) -> None:
         self._tell(

@@ -90,6 +90,7 @@ class Step(Handle):
         """
         if not self._takes("prompt"):
             return
+        self._can_be_kept(prompt=messages, system=system, tools=tools)
         prompt = convert_prompt(messages, system=system, tools=tools)
         with self._lock:
             name = None if model is None else text_of(model)
@@ -126,6 +127,7 @@ class Step(Handle):
         if not self._takes("decision"):
             return
         now = time.time_ns()
+        self._can_be_kept(decision=reply)
         decision = convert_decision(reply, usage=usage, model=model, finish_reason=finish_reason)
         with self._lock:
             self._change(self._calls.answered(decision, now))
@@ -163,6 +165,7 @@ class Step(Handle):
         """
         if not self._span_context.is_valid or not self._is_open("tool_call"):
             return _no_tool_call(self)
+        self._can_be_kept(arguments=arguments)
         tool = text_of(name)
         attributes: dict[str, Any] = {
             semconv.TASKHISTORY_ROLE: "tool_call",

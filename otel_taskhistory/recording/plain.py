@@ -22,6 +22,7 @@ import types
 import uuid
 from collections import deque
 from collections.abc import (
+    AsyncIterator,
     Callable,
     ItemsView,
     Iterable,
@@ -95,6 +96,12 @@ def to_plain(value: Any, depth: int = MAX_DEPTH) -> tuple[Any, bool]:
 def is_text(value: Any) -> TypeGuard[str]:
     """Whether `value` is a str, without asking the value."""
     return issubclass(type(value), str)
+
+
+def is_read_once(value: Any) -> bool:
+    """Whether reading `value` would take it from the agent: an iterator, a stream, an awaitable."""
+    kind = type(value)
+    return issubclass(kind, Iterator | AsyncIterator) or hasattr(kind, "__await__")
 
 
 def to_bytes_value(data: bytes) -> dict[str, str]:
@@ -199,8 +206,7 @@ class _Reader:
             return self._sequence(value, depth)
         if issubclass(kind, enum.Enum):
             return self.read(value.value, depth + 1)
-        if issubclass(kind, Iterator) or hasattr(kind, "__await__"):
-            # Reading it would take it from the agent.
+        if is_read_once(value):
             return self._unreadable(type_name(value))
         if issubclass(kind, _FUNCTIONS):
             return self._function(value)

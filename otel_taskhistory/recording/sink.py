@@ -8,7 +8,6 @@ is one; the newest exporter that was opened in this process is the live one.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Awaitable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -81,22 +80,23 @@ class Sink(Protocol):
         """Look up a task by id or by the key it was begun with; None when there is none."""
 
 
-_lock = threading.Lock()
-_live: list[Sink] = []
+# No lock, which a forked child could inherit, or a signal handler and `__del__` wait for in vain:
+# each of the calls below is one step of the dict.
+_live: dict[int, Sink] = {}
 
 
 def register_sink(sink: Sink) -> None:
     """Make `sink` the live one of this process."""
-    with _lock:
-        _live.append(sink)
+    _live.pop(id(sink), None)
+    _live[id(sink)] = sink
 
 
 def unregister_sink(sink: Sink) -> None:
     """Forget `sink`; the one registered before it becomes the live one again."""
-    with _lock:
-        _live[:] = [other for other in _live if other is not sink]
+    _live.pop(id(sink), None)
 
 
 def live_sink() -> Sink | None:
     """The newest registered sink, or None."""
-    return _live[-1] if _live else None
+    sinks = list(_live.values())
+    return sinks[-1] if sinks else None

@@ -214,6 +214,7 @@ CREATE INDEX tasks_conversation ON tasks (conversation_id) WHERE conversation_id
 CREATE INDEX tasks_trace ON tasks (trace);
 CREATE INDEX tasks_root ON tasks (root);
 CREATE INDEX tasks_key ON tasks (key) WHERE key IS NOT NULL;
+CREATE INDEX tasks_parent ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL;
 
 CREATE TABLE screenshots (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

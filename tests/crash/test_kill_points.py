@@ -144,12 +144,13 @@ def statuses(history: Path) -> set[str]:
 
 
 def test_a_killed_history_is_read_without_being_changed(killed: Path) -> None:
-    """Readers see what a dead process left running; none but the next writer may touch it."""
+    """Readers see what a dead process left, and how; none but the next writer may touch it."""
     history = killed / "tool call"
     before = (history / "history.db").read_bytes(), (history / "history.db-wal").read_bytes()
     with TaskHistory(history) as reader:
-        (task,) = reader.tasks(status="running")
+        (task,) = reader.tasks(status="interrupted")
         (step,) = reader.steps(task.task_id)
+        assert step.status == "interrupted"
         assert step.prompt is not None
         assert stored(step.prompt) == PLACE.sent()
     with pytest.raises(sqlite3.OperationalError), reading(history) as database:

@@ -50,6 +50,25 @@ def test_a_handle_used_after_its_end_is_told_once_and_ignored(kit: Any, told: An
     assert kit.sink.checkpoints == []
 
 
+def test_what_can_be_read_only_once_is_left_to_the_agent_and_told(kit: Any, told: Any) -> None:
+    """One line says that a stream or iterator was not recorded, and what to pass instead."""
+
+    async def stream() -> Any:
+        yield "a piece"
+
+    with kit.tasks.task("g") as task, task.step() as step:
+        messages = iter([{"role": "user", "content": "hello"}])
+        step.prompt(messages)
+        step.decision(stream())
+        with step.tool_call("t", map(str, [1])) as call:
+            call.result(reversed([1]))
+        assert list(messages) == [{"role": "user", "content": "hello"}]
+    assert len(told()) == 1
+    assert "the prompt is a list_iterator" in told()[0]
+    assert "pass a list" in told()[0]
+    assert misuse.counters()["misuse.read_once"] == 4
+
+
 def test_a_second_end_is_told_once(kit: Any, told: Any) -> None:
     """Leaving the block of a handle that was ended in it is no second end."""
     with kit.tasks.task("g") as task, task.step() as step:

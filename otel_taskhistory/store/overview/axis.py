@@ -100,7 +100,7 @@ WHERE call.task = ? AND call.twin_of IS NULL LIMIT ?
 _TOOL_CALLS: Final = """
 SELECT call.step, call.name, call.status, call.started_ns, call.ended_ns, own.process
 FROM _tool_calls AS call JOIN _spans AS own ON own.id = call.span
-WHERE call.task = ? LIMIT ?
+WHERE call.task = ? AND call.twin_of IS NULL LIMIT ?
 """
 _NUMBER_OF_CALLS: Final = """
 SELECT (SELECT count(*) FROM _model_calls WHERE task = ?1)

@@ -80,7 +80,7 @@ def tool_times(connection: sqlite3.Connection) -> list[ToolTimes]:
     for (name,) in names:
         rows = connection.execute(
             "SELECT (ended_ns - started_ns) / 1e6, status = 'failed' FROM _tool_calls"
-            " WHERE name = ? ORDER BY started_ns DESC LIMIT ?",
+            " WHERE name = ? AND twin_of IS NULL ORDER BY started_ns DESC LIMIT ?",
             (name, CALLS + 1),
         ).fetchall()
         times = sorted(max(took, 0.0) for took, _ in rows[:CALLS] if took is not None)

@@ -112,7 +112,7 @@ SELECT call.id, call.call_id, own.span_id, call.name, call.status, call.started_
     call.arguments IS NOT NULL, call.arguments_content, call.result IS NOT NULL,
     call.result_content, call.error IS NOT NULL
 FROM _tool_calls AS call JOIN _spans AS own ON own.id = call.span
-WHERE call.step = ? ORDER BY call.started_ns, own.span_id
+WHERE call.step = ? AND call.twin_of IS NULL ORDER BY call.started_ns, own.span_id
 """
 _PROMPTS: Final = """
 SELECT call.started_ns, own.span_id, call.ordinal, call.prompt_node, call.prompt_text

@@ -59,8 +59,10 @@ SELECT step.id, own.span_id, step.step_index, step.name, step.agent, step.status
     step.started_ns, step.ended_ns, step.model, step.input_tokens, step.output_tokens,
     step.cached_tokens, step.reasoning_tokens, step.cost, step.error IS NOT NULL, step.error_type,
     tool.id, tool.name, tool.arguments IS NOT NULL, tool.arguments_content,
-    (SELECT count(*) FROM _tool_calls WHERE step = step.id),
-    (SELECT count(*) FROM _tool_calls WHERE step = step.id AND status = 'failed'),
+    (SELECT count(*) FROM _tool_calls AS own_call
+        WHERE own_call.step = step.id AND own_call.twin_of IS NULL),
+    (SELECT count(*) FROM _tool_calls AS own_call WHERE own_call.step = step.id
+        AND own_call.twin_of IS NULL AND own_call.status = 'failed'),
     call.decision_node, call.decision_text
 FROM _steps AS step JOIN _spans AS own ON own.id = step.span
 LEFT JOIN _tool_calls AS tool ON tool.id = step.first_tool

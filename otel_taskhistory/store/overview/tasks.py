@@ -96,7 +96,7 @@ def task_head(
     counts, failed = _outcomes(connection, row, left)
     children = [
         _short_task(connection, left, child)
-        for (child,) in connection.execute(_CHILDREN, (task_id, row)).fetchall()
+        for (child,) in connection.execute(_CHILDREN, (task_id,)).fetchall()
     ]
     parent = None
     if task.parent_task_id is not None:
@@ -108,11 +108,8 @@ def task_head(
 
 
 _CHILDREN: Final = """
-SELECT id FROM tasks WHERE parent_task_id = ?1 AND kind IN ('agent', 'other')
-    AND started_ns >= (SELECT started_ns FROM tasks WHERE id = ?2)
-ORDER BY started_ns, id LIMIT 20
+SELECT id FROM tasks WHERE parent_task_id = ?1 ORDER BY started_ns, id LIMIT 20
 """
-# There is no index by parent: those that began since are looked through.
 
 
 def agents(connection: sqlite3.Connection, limit: int = 50) -> list[str]:
