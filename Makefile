@@ -7,6 +7,8 @@
 PYTHON ?= python3
 # Further arguments for pytest, e.g. make test PYTEST_ARGS="-k settings"
 PYTEST_ARGS ?=
+# Frameworks for make test-frameworks; all by default.
+NAME ?=
 
 SHELL := /bin/sh
 bin := .venv/bin
@@ -16,10 +18,10 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint clean FORCE
+.PHONY: help demo test test-frameworks lint clean FORCE
 
 help: ## say what can be made
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
 
 demo: .venv/.ready ## run a real Host Agent on real goals, then show its history
 	@$(bin)/otel-taskhistory demo
@@ -31,6 +33,11 @@ test: lint ## formatting, lint, types, and the tests with their coverage
 	@$(bin)/python -m coverage run -m pytest $(PYTEST_ARGS)
 	@$(bin)/python -m coverage combine --quiet
 	@$(bin)/python -m coverage report
+
+test-frameworks: .venv/.ready-dev ## run agents of real frameworks (NAME="pydantic-ai strands" for some)
+	@# One environment for each in .cache/frameworks, with packages from PyPI; nothing else is asked.
+	@$(bin)/python -m tests.frameworks.environments $(NAME)
+	@FRAMEWORKS="$(or $(NAME),all)" $(bin)/python -m pytest $(PYTEST_ARGS) tests/frameworks
 
 lint: .venv/.ready-dev ## formatting, lint and types only
 	@echo "== formatting"

@@ -36,6 +36,7 @@ from otel_taskhistory.recording.sink import (
     unregister_sink,
 )
 from otel_taskhistory.settings import Retention, Settings
+from otel_taskhistory.spans.given_up import given_up
 from otel_taskhistory.spans.record import LogRecord, OriginRecord
 from otel_taskhistory.spans.sdk import record_of
 from otel_taskhistory.store.database import look
@@ -185,12 +186,17 @@ class TaskHistoryExporter(SpanExporter):
         """Record a span that is still open as it is now."""
         self._hand_over(span)
 
-    def finish(self, span: ReadableSpan) -> None:
-        """Record a span that has ended; its commit is waited for, or deferred."""
+    def finish(self, span: ReadableSpan, *, by: BaseException | None = None) -> None:
+        """Record a span that has ended; its commit is waited for, or deferred.
+
+        Args:
+            span: the span.
+            by: the cancellation that ended it, see `otel_taskhistory.spans.given_up`.
+        """
         if self._writer.closed:
             return
         try:
-            entry = self._entry(span, allow_open=False)
+            entry = self._entry(span, allow_open=False, by=by)
             if entry is None:
                 return
             # A tool call of ours is part of a step, whose end makes it survive power loss.
@@ -287,12 +293,14 @@ class TaskHistoryExporter(SpanExporter):
         except Exception as error:
             self._failed("a checkpoint could not be recorded", error)
 
-    def _entry(self, span: ReadableSpan, *, allow_open: bool) -> Entry | None:
+    def _entry(
+        self, span: ReadableSpan, *, allow_open: bool, by: BaseException | None = None
+    ) -> Entry | None:
         """A span as the store takes it; None for one that is not to be recorded."""
         if self._is_denied(span):
             return None
         try:
-            record = record_of(span)
+            record = record_of(span) if by is None else given_up(record_of(span), by)
         except Exception as error:
             self._failed("a span could not be read", error)
             return None
