@@ -273,6 +273,7 @@ class TaskHistoryExporter(SpanExporter):
             "logs": counters.logs,
             "commits": counters.commits,
             "reduced": counters.reduced,
+            "marked": counters.marked,
             "lost": counters.lost + self._refused_spans,
             "away": counters.away,
             "waiting": waiting,

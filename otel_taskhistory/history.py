@@ -76,6 +76,9 @@ _MOST: Final = 2**31
 class TaskHistory:
     """A history, opened for reading; may be used from any thread, and as a context manager.
 
+    Statuses are as of now: what a process of this machine left running when it died is
+    ``interrupted``, also before the next writer has noted it in the database.
+
     Args:
         directory: the history itself; None for what environment and defaults say.
         owner: refuse the history of another owner; None takes the owner from the history.

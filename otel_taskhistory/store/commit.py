@@ -25,9 +25,11 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, Protocol
+
+from otel_taskhistory.store.backlog import Backlog
 
 _logger = logging.getLogger("otel_taskhistory")
 
@@ -116,18 +118,27 @@ class Job:
     Args:
         entries: what to write, in order.
         durable: whether the commit must survive power loss.
-        size: about how many bytes the entries hold.
+        size: about how many bytes the entries hold, but for `texts`.
+        texts: sizes by identity of their long strings, which other jobs may hold as well.
     """
 
     __slots__ = (
         *("_callbacks", "_woken", "done", "durable", "entries", "gone", "shelved", "size"),
-        "stored",
+        *("stored", "texts"),
     )
 
-    def __init__(self, entries: list[Any], *, durable: bool, size: int) -> None:
+    def __init__(
+        self,
+        entries: list[Any],
+        *,
+        durable: bool,
+        size: int,
+        texts: Mapping[int, int] | None = None,
+    ) -> None:
         self.entries = entries
         self.durable = durable
         self.size = size
+        self.texts: Mapping[int, int] = texts or {}
         self.done = False
         """Its fate is decided: committed, or left to the backlog."""
         self.stored = False
@@ -178,9 +189,7 @@ class GroupCommit:
         self._pausing = 0  # the thread that is about to fork
         self._closing = False
         self._closed = False
-        # Taken twice only by a signal handler, and then a size may be miscounted, no more.
-        self._counting = threading.RLock()
-        self._waiting_bytes = 0
+        self._backlog = Backlog()
         self._given_up: deque[Job] = deque()
         self._has_lost = False  # and the next write is to say so
         _all.add(self)
@@ -196,7 +205,7 @@ class GroupCommit:
         # A job that changes its place meanwhile is seen twice rather than not at all.
         jobs = {id(job): job for job in (*list(self._queue), *self._in_hand, *list(self._queue))}
         shelved = [job for job in jobs.values() if job.shelved]
-        return sum(len(job.entries) for job in shelved), self._waiting_bytes
+        return sum(len(job.entries) for job in shelved), self._backlog.bytes
 
     def submit(self, job: Job, wait: Wait = Wait.DONE) -> None:
         """Hand a job over and wait as told; `job.stored` says what came of it."""
@@ -361,7 +370,7 @@ class GroupCommit:
                 self._away = False
             self._in_hand = []
             for job in jobs:
-                self._leaves(job)
+                self._backlog.remove(job)
                 job.finish(stored=stored)
 
     def _rest(self) -> None:
@@ -390,7 +399,7 @@ class GroupCommit:
                 break
             jobs.append(job)
             entries += len(job.entries)
-            size += job.size
+            size += job.size + sum(job.texts.values())
         return jobs
 
     def _has_backlog(self) -> bool:
@@ -406,7 +415,7 @@ class GroupCommit:
         self._closed = True
         while self._queue:
             job = self._queue.popleft()
-            self._leaves(job)
+            self._backlog.remove(job)
             self._given_up.append(job)
         self._tell_losses()
         try:
@@ -432,26 +441,15 @@ class GroupCommit:
 
     def _let_go(self, job: Job) -> None:
         """Nobody waits for this job any more; it waits in the queue, within the bound."""
-        with self._counting:
-            if not (job.shelved or job.gone):  # the thread may have been faster than its submitter
-                job.shelved = True
-                self._waiting_bytes += job.size
-        while self._waiting_bytes > BACKLOG_BYTES and len(self._queue) > 1:
+        self._backlog.add(job)
+        while self._backlog.bytes > BACKLOG_BYTES and len(self._queue) > 1:
             try:
                 oldest = self._queue.popleft()
             except IndexError:  # the thread took them
                 break
-            self._leaves(oldest)
+            self._backlog.remove(oldest)
             self._given_up.append(oldest)
         job.finish(stored=False)
-
-    def _leaves(self, job: Job) -> None:
-        """The job is out of the queue for good."""
-        with self._counting:
-            job.gone = True
-            if job.shelved:
-                job.shelved = False
-                self._waiting_bytes -= job.size
 
     def _tell_losses(self) -> None:
         entries = []

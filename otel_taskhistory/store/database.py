@@ -22,6 +22,7 @@ import json
 import logging
 import os
 import random
+import re
 import secrets
 import sqlite3
 import stat
@@ -39,6 +40,7 @@ from otel_taskhistory.settings import Settings
 from otel_taskhistory.store.aside import make_way, opening, set_aside
 from otel_taskhistory.store.damage import is_damage, looks_damaged
 from otel_taskhistory.store.files import write_file
+from otel_taskhistory.store.inherited import abandon
 from otel_taskhistory.store.log import COMMIT_SECONDS, PART, Log
 from otel_taskhistory.store.migrations import (
     APPLICATION_ID,
@@ -59,6 +61,8 @@ from otel_taskhistory.store.stamp import (
 
 _logger = logging.getLogger("otel_taskhistory")
 
+_TEMPORARY: Final = re.compile(r"\.[0-9a-f]{16}")
+_GRACE_SECONDS: Final = 600.0
 _PAUSE: Final = 0.01  # seconds between two tries at switching on WAL
 _SHORTEST_PAUSE: Final = 0.0005  # seconds between two looks at a lock
 _LONGEST_PAUSE: Final = 0.004
@@ -105,6 +109,7 @@ class Database:
                 _make_folder(folder, made)
             # Others may open it too or, if it is damaged, set it aside: one after the other.
             with opening(settings.database, _LOCK_SECONDS if wait is None else wait):
+                _sweep(settings.database)
                 self._open(look(settings, service_name), service_name, made)
         except OSError as error:
             _remove(made)
@@ -317,19 +322,9 @@ class Database:
                     os.unlink(f"{self._real}{suffix}")
 
     def abandon(self) -> None:
-        """In a forked child: never use the connection, nor close it, not even at the exit.
+        """In a forked child: the connection is the parent's."""
+        abandon(self.connection)
 
-        Closing could fold the WAL that the parent still writes to, and would wait for ever if
-        another thread of the parent was inside SQLite when it forked.
-        """
-        _inherited.append(self.connection)
-        with suppress(ImportError):  # a Python built without it
-            import ctypes
-
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
-
-
-_inherited: list[sqlite3.Connection] = []
 
 _Identity = tuple[int, int]
 
@@ -492,6 +487,20 @@ def _make_file(database: Path, made: list[Path]) -> None:
         return  # another process or thread was faster
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sweep(database: Path) -> None:
+    """Remove what `_make_file` leaves where its process is killed: empty, and named as it names."""
+    path = Path(os.path.realpath(database))
+    old = time.time() - _GRACE_SECONDS
+    with suppress(OSError):
+        for name in os.listdir(path.parent):
+            if not name.startswith(f"{path.name}.") or not _TEMPORARY.fullmatch(name[-17:]):
+                continue
+            left = path.with_name(name)
+            found = left.lstat()
+            if stat.S_ISREG(found.st_mode) and not found.st_size and found.st_mtime < old:
+                left.unlink()
 
 
 def _remove(made: list[Path]) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from otel_taskhistory.store.processes import certainly_gone
-from otel_taskhistory.store.recovery import _BY_ROOT, _WITHOUT_ROOT
+from otel_taskhistory.store.recovery import BY_ROOT, WITHOUT_ROOT
 from otel_taskhistory.store.times import iso
 from otel_taskhistory.store.views import ModelCall, Step, Task, ToolCall
 
@@ -29,7 +29,7 @@ INTERRUPTED: Final = "interrupted"
 
 _TASKS: Final = f"""
 SELECT task_id FROM tasks
-WHERE +status = 'running' AND ({_BY_ROOT} OR {_WITHOUT_ROOT})
+WHERE +status = 'running' AND ({BY_ROOT} OR {WITHOUT_ROOT})
 """
 _END_OF_TASK: Final = """
 SELECT iif(root IS NOT NULL, :seen, min(:seen, max(coalesce((

@@ -84,6 +84,7 @@ class Written:
         new: it was not known before.
         changed: the ledger now says something that it did not say before.
         known: what the row said before, if there was one and it has changed.
+        marked: some value in it has no exact representation; the row says where.
     """
 
     row: int
@@ -91,6 +92,7 @@ class Written:
     new: bool
     changed: bool
     known: Known | None = None
+    marked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +163,14 @@ class Ledger:
         row = self._row(record, trace, set(marks))
         refs: list[tuple[str, int]] = row.pop("refs")
         row["facts"] = self._facts(facts, refs)
+        # What is stored reduced as a whole is counted as that.
+        marked = row["marks"] is not None and "reduced" not in marks
         row.update(role=facts.role, process=process, seen_ns=seen_ns)
         if not known:
             span = self._connection.execute(_INSERT, row).lastrowid
             assert span is not None
             self._refer(span, refs)
-            return Written(span, trace, new=True, changed=True)
+            return Written(span, trace, new=True, changed=True, marked=marked)
         span = int(known[0])
         better = self._is_better(row, known)
         if better:
@@ -189,7 +193,7 @@ class Ledger:
             replaced["start_ns"],
             sum(replaced[column] for column in _DROPPED),
         )
-        return Written(span, trace, new=False, changed=True, known=before)
+        return Written(span, trace, new=False, changed=True, known=before, marked=marked)
 
     def reread(
         self, span: int, facts: SpanFacts, marks: Iterable[str], process: int | None

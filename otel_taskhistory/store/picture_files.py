@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import sqlite3
 from dataclasses import astuple, dataclass
 from typing import Final
@@ -13,7 +14,8 @@ from otel_taskhistory.images import inspect
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.pictures import Found
 
-_NOT_STORED: Final = "not_stored"
+_logger = logging.getLogger("otel_taskhistory")
+
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -36,6 +38,7 @@ class PictureFiles:
     def __init__(self, connection: sqlite3.Connection, folder: ArtifactFolder) -> None:
         self._connection = connection
         self._folder = folder
+        self._told = False
 
     def know(self, facts: SpanFacts) -> None:
         """Rows of the files of screenshots, which are there before their span is."""
@@ -43,8 +46,7 @@ class PictureFiles:
             self._know_file(shot)
 
     def _know_file(self, shot: Screenshot) -> None:
-        known = self._artifact(shot.sha256)
-        if shot.path is None or (known is not None and known[1] != _NOT_STORED):
+        if shot.path is None or self._artifact(shot.sha256) is not None:
             return
         try:
             there = self._folder.path(shot.path).is_file()
@@ -61,44 +63,37 @@ class PictureFiles:
             shot.bytes,
             shot.status,
         )
-        self._put_artifact(known, file)
+        self._put_artifact(file)
 
-    def keep(self, picture: Found) -> int:
-        """The row of a picture that was found in a text, which becomes a file."""
+    def keep(self, picture: Found) -> int | None:
+        """The row of a picture that was found in a text, which becomes a file if it can."""
         known = self._artifact(picture.sha256)
-        if known is not None and known[1] != _NOT_STORED:
-            return known[0]
+        if known is not None:
+            return known
         try:
             stored = store_file(self._folder, picture.data)
         except OSError as error:
             if error.errno in _NO_SPACE:
                 raise  # the database cannot grow either; both wait
-            # One picture must not hold up the steps of all tasks.
-            info = inspect(picture.data)
-            stored = StoredFile(
-                picture.sha256,
-                f"{picture.sha256[:2]}/{picture.sha256}.{info.extension}",
-                info.media_type,
-                info.width,
-                info.height,
-                len(picture.data),
-                _NOT_STORED,
-            )
-        return self._put_artifact(known, stored)
+            # One picture must not hold up the steps of all tasks: it stays where it is.
+            if not self._told:
+                self._told = True
+                _logger.warning(
+                    "otel-taskhistory: pictures in prompts cannot be written as files, they are"
+                    " kept within the text (%s at %s)",
+                    type(error).__name__,
+                    self._folder.root,
+                )
+            return None
+        return self._put_artifact(stored)
 
-    def _artifact(self, sha256: str) -> tuple[int, str] | None:
-        found: tuple[int, str] | None = self._connection.execute(
-            "SELECT id, status FROM _artifacts WHERE sha256 = ?", (sha256,)
+    def _artifact(self, sha256: str) -> int | None:
+        found = self._connection.execute(
+            "SELECT id FROM _artifacts WHERE sha256 = ?", (sha256,)
         ).fetchone()
-        return found
+        return None if found is None else int(found[0])
 
-    def _put_artifact(self, known: tuple[int, str] | None, file: StoredFile) -> int:
-        """Add the row of a file, or correct the one of a file that could not be written before."""
-        if known is not None:
-            self._connection.execute(
-                "UPDATE _artifacts SET status = ? WHERE id = ?", (file.status, known[0])
-            )
-            return known[0]
+    def _put_artifact(self, file: StoredFile) -> int:
         row = self._connection.execute(
             "INSERT INTO _artifacts (sha256, path, media_type, width, height, bytes, status)"
             " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",

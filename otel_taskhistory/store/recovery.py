@@ -103,21 +103,21 @@ FROM (SELECT task.id AS task, min(:ended, max(coalesce((
 WHERE tasks.id = seen.task
 """
 
-_BY_ROOT: Final = f"root IN ({_OPEN})"
-_WITHOUT_ROOT: Final = f"id IN ({_ROOTLESS})"
+BY_ROOT: Final = f"root IN ({_OPEN})"
+WITHOUT_ROOT: Final = f"id IN ({_ROOTLESS})"
 
 LEFT_RUNNING: Final = f"""
 SELECT task_id, kind, goal, bytes FROM tasks
-WHERE {_BY_ROOT} AND +status = 'running' AND pinned = 0 ORDER BY id
+WHERE {BY_ROOT} AND +status = 'running' AND pinned = 0 ORDER BY id
 """
 """The tasks that `recover` would call interrupted, of :process, whose root is there."""
 
-_TELL: Final = (_TELL_TOOL_CALLS, _TELL_STEPS, _tell_tasks(_BY_ROOT), _tell_tasks(_WITHOUT_ROOT))
+_TELL: Final = (_TELL_TOOL_CALLS, _TELL_STEPS, _tell_tasks(BY_ROOT), _tell_tasks(WITHOUT_ROOT))
 _INTERRUPT: Final = (
     _interrupt("_model_calls", told=False),
     _interrupt("_tool_calls", told=True),
     _interrupt("_steps", told=True),
-    _interrupt_tasks(_BY_ROOT),
+    _interrupt_tasks(BY_ROOT),
     _INTERRUPT_ROOTLESS,
 )
 

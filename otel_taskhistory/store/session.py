@@ -107,22 +107,33 @@ class Session:
         """Rows of spans to be read again before the commit: log records of theirs have come."""
         self._misread: list[Exception] = []
         self._registration = Registration(self._database.path, service=service, clock=clock)
-        try:
-            with self._database.transaction(wait=wait) as connection:
-                enter(connection, self._database.path, self._registration, clock())
-        except sqlite3.Error as error:
-            # The next write signs in; what the dead left is looked for at the next open.
-            _logger.warning(
-                "otel-taskhistory: what dead processes left running was not looked for (%s)",
-                type(error).__name__,
-            )
+        self.entered = False
+        """Whether it has signed in. A process that has not said which service it is might be
+        another component: its first span tells, and until then it changes nothing here."""
+        if settings.owner_explicit or service is not None or self.stamp.service_name is None:
+            self._enter(wait)
         self._log_sweep = LogSweep(self._database, self._artifacts, clock, self._tell_gap)
         self._waiting = 0
         """Log records of this transaction whose span has not come."""
         self.late = 0
         """Ended spans and log records of the last group that were dropped: their task was removed
         before."""
+        self.marked = 0
+        """Ended spans of the last group in which some value has no exact representation."""
         self.retainer = Retainer(self._database, self._artifacts, settings, clock, problem)
+
+    def _enter(self, wait: float | None) -> None:
+        try:
+            with self._database.transaction(wait=wait) as connection:
+                enter(connection, self._database.path, self._registration, self._clock())
+        except sqlite3.Error as error:
+            # Then the first write does so.
+            _logger.warning(
+                "otel-taskhistory: what dead processes left running was not looked for yet (%s)",
+                type(error).__name__,
+            )
+            return
+        self.entered = True
 
     @property
     def stamp(self) -> Stamp:
@@ -146,7 +157,7 @@ class Session:
     def close(self) -> None:
         """Close the database; what was never ended is interrupted now, else at the next open."""
         try:
-            if not self.moved:
+            if self.entered and not self.moved:
                 with (
                     suppress(sqlite3.Error),
                     self._database.transaction(wait=_LEAVE_WAIT) as connection,
@@ -189,7 +200,7 @@ class Session:
                     self._apply(entry)
                 self._misread += self._rereader.spans(sorted(self._again))
                 self._projection.finish()
-            self._database.keep_stamp(stamp)
+            self._committed(stamp)
             self._database.fold_log()
             self._log_sweep.step(self._waiting)
             return Outcome(not_understood=tuple(self._misread))
@@ -207,7 +218,7 @@ class Session:
                 outcome = self._write_each(entries)
                 if outcome.lost:
                     self._tell_gap({"reason": "not storable", "spans": outcome.lost})
-            self._database.keep_stamp(stamp)
+            self._committed(stamp)
             return outcome
         except BaseException as error:
             self._forget()
@@ -278,12 +289,15 @@ class Session:
         return [error for error in tries if error is not None]
 
     def _begin(self, gaps: list[dict[str, Any]], service: str | None) -> Stamp:
+        connection, now = self._database.connection, self._clock()
         self._registration.service = self._service
-        if self._registration.sign(self._database.connection):
-            revive(self._database.connection, self._registration.row, self._clock())
+        if not self.entered:
+            enter(connection, self._database.path, self._registration, now)
+        elif self._registration.sign(connection):
+            revive(connection, self._registration.row, now)
         self._projection.process = self._registration.row
         rules.sign(self._database.connection)
-        self.late = 0
+        self.late = self.marked = 0
         self._waiting = 0
         self._again.clear()
         self._misread.clear()
@@ -293,6 +307,10 @@ class Session:
         for gap in gaps:
             self._tell_gap(gap)
         return stamp
+
+    def _committed(self, stamp: Stamp) -> None:
+        self._database.keep_stamp(stamp)
+        self.entered = True
 
     def _tell_gap(self, detail: dict[str, Any]) -> None:
         self._database.connection.execute(
@@ -357,6 +375,7 @@ class Session:
         if written is None:
             self.late += entry.ended
             return
+        self.marked += entry.ended and written.marked
         if written.new:
             self._logs.claim(written.trace, entry.record.span_id, written.row)
         if written.changed:

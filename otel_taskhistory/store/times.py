@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import time
 from typing import Final
 
 LATEST_NS: Final = 2**63 - 1
 """April 2262: the largest number of ns that SQLite holds."""
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def sqlite_ns(ns: int) -> int:
@@ -24,8 +22,13 @@ def optional_ns(ns: int | None) -> int | None:
 
 def iso(ns: int) -> str:
     """Write ns since 1970 as ``2026-11-30T12:00:00.000000Z``: equal lengths sort as text."""
-    moment = _EPOCH + timedelta(microseconds=sqlite_ns(ns) // 1000)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond:06d}Z"
+    seconds, microseconds = divmod(sqlite_ns(ns) // 1000, 1_000_000)
+    # No datetime: Python 3.13.0 crashes when one is made while the interpreter takes itself apart.
+    at = time.gmtime(seconds)
+    return (
+        f"{at.tm_year:04}-{at.tm_mon:02}-{at.tm_mday:02}"
+        f"T{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}.{microseconds:06}Z"
+    )
 
 
 def milliseconds(started_ns: int, ended_ns: int | None) -> float | None:

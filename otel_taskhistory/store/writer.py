@@ -39,6 +39,7 @@ __all__ = ["AnyEntry", "Entry", "Job", "LogEntry", "StoredFile", "Wait", "Writer
 _logger = logging.getLogger("otel_taskhistory")
 
 _LOG_EVERY_SECONDS: Final = 60.0
+_LONG: Final = 1024  # bytes from which on a string is worth being told from its likes
 _RETRY_WAIT: Final = 0.1  # for a lock, while nobody waits for us but the retries to come
 
 
@@ -55,6 +56,8 @@ class Counters:
     commits: int = 0
     reduced: int = 0
     """Spans and log records of which only a reduced form could be stored."""
+    marked: int = 0
+    """Spans that are whole but for values without an exact representation; ``spans.marks``."""
     lost: int = 0
     """Spans, checkpoints and log records that were given up on."""
     late: int = 0
@@ -110,8 +113,9 @@ class Writer:
 
     def submit(self, entries: Sequence[AnyEntry], *, durable: bool, wait: Wait = Wait.DONE) -> Job:
         """Hand entries over and wait as told; `job.stored` says what came of it."""
-        size = sum(size_of(entry.record) for entry in entries)
-        job = Job(list(entries), durable=durable, size=size)
+        texts: dict[int, int] = {}
+        size = sum(size_of(entry.record, texts) for entry in entries)
+        job = Job(list(entries), durable=durable, size=size, texts=texts)
         self._commit.submit(job, wait)
         return job
 
@@ -248,12 +252,15 @@ class Writer:
             self.counters.lost += outcome.lost
             self._trouble(StoreAway(f"{outcome.lost} spans were lost"), "spans were not storable")
         self.counters.late += session.late
+        self.counters.marked += session.marked
         self._keep_within_limits(session, len(entries))
         self._keep_up_index(session)
         return True
 
     def _keep_within_limits(self, session: Session, entries: int = 0) -> bool:
         """Do a bounded bit of it; whether there is more to be done."""
+        if not session.entered:
+            return False
         try:
             return session.retainer.step(ROWS + ROWS_PER_ENTRY * entries).more
         except Exception as error:
@@ -269,7 +276,7 @@ class Writer:
 
     def _rest(self) -> bool:
         """Do a bounded bit of what can wait; whether there is more."""
-        if self._session is None:
+        if self._session is None or not self._session.entered:
             return False
         try:
             return self._session.retainer.rest()
@@ -422,24 +429,33 @@ def _kinds(entries: Sequence[AnyEntry]) -> tuple[int, int, int]:
     return ended, len(spans) - ended, len(entries) - len(spans)
 
 
-def size_of(record: SpanRecord | LogRecord) -> int:
-    """About how many bytes a record holds."""
-    size = 1024 + _size_of(record.attributes)
+def size_of(record: SpanRecord | LogRecord, texts: dict[int, int] | None = None) -> int:
+    """About how many bytes a record holds.
+
+    Args:
+        texts: gets the sizes of long strings by their identity, which are left out then: a
+            checkpoint of a span holds the same strings as the one before.
+    """
+    size = 1024 + _size_of(record.attributes, texts)
     if isinstance(record, LogRecord):
-        return size + _size_of(record.body, 8)
+        return size + _size_of(record.body, texts, 8)
     for event in record.events:
-        size += 256 + _size_of(event.attributes)
+        size += 256 + _size_of(event.attributes, texts)
     for link in record.links:
-        size += 256 + _size_of(link.attributes)
+        size += 256 + _size_of(link.attributes, texts)
     return size
 
 
-def _size_of(value: Any, levels: int = 4) -> int:
+def _size_of(value: Any, texts: dict[int, int] | None, levels: int = 4) -> int:
     # Exact for strings, whatever characters they hold, and as fast as len().
     if isinstance(value, str | bytes):
-        return sys.getsizeof(value)
+        size = sys.getsizeof(value)
+        if texts is None or size < _LONG:
+            return size
+        texts[id(value)] = size
+        return 0
     if levels and isinstance(value, Mapping):
-        return sum(64 + _size_of(item, levels - 1) for item in value.values())
+        return sum(64 + _size_of(item, texts, levels - 1) for item in value.values())
     if levels and isinstance(value, list | tuple):
-        return sum(_size_of(item, levels - 1) for item in value)
+        return sum(_size_of(item, texts, levels - 1) for item in value)
     return 64

@@ -264,9 +264,9 @@ def check_running(connection: sqlite3.Connection, gone: Gone) -> Iterator[Findin
         yield Finding(
             "running",
             "warning",
-            "tasks are shown as running, but their process is gone",
-            "Their steps up to then are there. The next start of an agent marks them as"
-            " interrupted.",
+            "tables call tasks running whose process is gone",
+            "Their steps up to then are there. `show` says interrupted already; the next start of"
+            " an agent notes it, so that SQL and Datasette say so too.",
             "otel-taskhistory doctor --fix does so now.",
             count=len(left),
             items=some(left),
