@@ -30,7 +30,7 @@ test: lint ## formatting, lint, types, and the tests with their coverage
 	@echo "== tests"
 	@$(bin)/python -m coverage erase
 	@# Not pytest-cov: our own pytest plugin is imported before it could look.
-	@$(bin)/python -m coverage run -m pytest $(PYTEST_ARGS)
+	@$(bin)/python -m coverage run -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 	@$(bin)/python -m coverage combine --quiet
 	@$(bin)/python -m coverage report
 

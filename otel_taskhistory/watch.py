@@ -8,6 +8,7 @@ second at the state of two files, and only when that differs at the database.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections import deque
@@ -113,11 +114,12 @@ class Watch(Iterator[TimelineRecord], AsyncIterator[TimelineRecord]):
     def _is_due(self) -> bool:
         if self._more or time.monotonic() - self._looked >= _ANYWAY_SECONDS:
             return True
-        return state_of(self._reading.database) != self._state
+        return state_of(self._real) != self._state
 
     def _fetch(self) -> None:
         # The state first: a commit in between is seen next time.
-        self._state = state_of(self._reading.database)
+        self._real = os.path.realpath(self._reading.database)
+        self._state = state_of(self._real)
         self._looked = time.monotonic()
         found = self._reading.read(
             lambda connection: records_after(connection, self._position, self._task_id)

@@ -131,6 +131,10 @@ def _print(screen: Screen, facts: dict[str, Any], limits: Retention) -> None:
         "late": count(facts["late_spans"], "span") + " came after their task was removed"
         if facts["late_spans"]
         else "",
+        "rules": f"{count(facts['older_rules'], 'trace')} read by older rules:"
+        " otel-taskhistory reproject reads them again"
+        if facts["older_rules"]
+        else "",
     }
     for label, text in rows.items():
         if text:

@@ -57,9 +57,10 @@ def _follow(history: TaskHistory, task: str | None, after: str | None, form: For
     watch = history.watch(after, task_id)
     while True:
         # A task that has ended may be resumed: over is what is over when nothing more is there.
-        record = watch.wait(0 if printer.ended else 3600)
+        over = task_id is not None and printer.ended
+        record = watch.wait(0 if over else 3600)
         if record is None:
-            if task_id is not None and printer.ended:
+            if over:
                 return
             continue
         if form == "json":

@@ -30,6 +30,7 @@ from otel_taskhistory.conventions import (
     traceloop,
 )
 from otel_taskhistory.conventions.facts import SpanFacts
+from otel_taskhistory.conventions.genai_messages import readable
 from otel_taskhistory.conventions.merging import merge
 from otel_taskhistory.conventions.outcome import outcome_of
 from otel_taskhistory.spans.record import LogRecord, SpanRecord
@@ -77,7 +78,16 @@ def read(record: SpanRecord, logs: Sequence[LogRecord] = ()) -> SpanFacts:
         )
     said = (dialect(record, logs) for dialect in DIALECTS)
     facts = reduce(merge, (one for one in said if one is not None), None) or unknown(record)
-    return _with_explicit(record, facts)
+    return _with_explicit(record, _readable(facts))
+
+
+def _readable(facts: SpanFacts) -> SpanFacts:
+    """With prompts and decisions that a limit has cut as the messages that are left of them."""
+    calls = tuple(
+        replace(call, prompt=readable(call.prompt), decision=readable(call.decision))
+        for call in facts.model_calls
+    )
+    return facts if calls == facts.model_calls else replace(facts, model_calls=calls)
 
 
 def unknown(record: SpanRecord) -> SpanFacts:

@@ -8,6 +8,7 @@ Nothing here raises, whatever the values.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -15,6 +16,9 @@ from otel_taskhistory.conventions import genai_cut
 from otel_taskhistory.conventions.facts import Said
 from otel_taskhistory.conventions.genai_blocks import Json, part_of, plain, tool_call
 from otel_taskhistory.spans.encode import encode
+
+CUT: Final = "cut"
+"""Type of the part that stands where a limit of the SDK has cut off the rest of the messages."""
 
 _SAY_CALLS: Final = ('"tool_call', '"tool_use"', '"toolUse"', '"function_call"')
 """Text without any of these asks for no tool, and need not be parsed to know."""
@@ -54,6 +58,44 @@ def messages_in(said: Said | None) -> list[Json]:
         return []
     found = genai_cut.parse(said.raw)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def readable(said: Said | None) -> Said | None:
+    """A list that a limit of the SDK has cut, as the messages that can be read of it.
+
+    A part ``{"type": "cut"}`` at the end says that there was more. What is whole, and what nothing
+    can be read of, stays as it is.
+    """
+    if said is None or not said.structured:
+        return said
+    system = _readable_system(said.system)
+    if not is_whole(said):
+        # Of the last one maybe only half a role is left.
+        messages = [one for one in messages_in(said) if type(one.get("role")) is str]
+        if messages:
+            messages[-1] = _marked(messages[-1])
+            return Said(json.dumps(messages, ensure_ascii=False), True, system)
+    return said if system == said.system else Said(said.raw, True, system)
+
+
+def _readable_system(system: str | None) -> str | None:
+    """Parts of instructions, likewise."""
+    if system is None or system.rstrip().endswith("]"):
+        return system
+    found = genai_cut.parse(system)
+    parts = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    parts = parts or [{"type": "text", "content": system}]
+    return json.dumps([*parts, {"type": CUT}], ensure_ascii=False)
+
+
+def _marked(message: Json) -> Json:
+    """A message of which the end is missing, and which says so."""
+    parts = message.get("parts")
+    if not isinstance(parts, list):
+        content = message.get("content")
+        message = {key: value for key, value in message.items() if key not in ("parts", "content")}
+        parts = [{"type": "text", "content": content}] if isinstance(content, str) else content
+    return {**message, "parts": [*(parts if isinstance(parts, list) else []), {"type": CUT}]}
 
 
 # --- what messages say ------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 
 The rules: the first dialect that gives the span a role other than ``other`` decides what it is.
 Every further fact is taken from the first dialect that has it, but a prompt or decision that is a
-list of messages beats one that is plain text. A span that anybody saw fail has failed.
+list of messages beats one that is plain text, or a list that a limit of the SDK has cut. A span
+that anybody saw fail has failed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from otel_taskhistory.conventions.facts import ModelCall, Said, SpanFacts, Tokens, ToolCall
+from otel_taskhistory.conventions.genai_messages import is_whole
 
 _FIRST: Final = (
     *("agent", "conversation_id", "goal", "result", "key", "parent_task_id", "step_index"),
@@ -91,7 +93,11 @@ def _tool(first: ToolCall | None, second: ToolCall | None) -> ToolCall | None:
 def _said(first: Said | None, second: Said | None) -> Said | None:
     if first is None or second is None:
         return first or second
-    return second if second.structured and not first.structured else first
+    return second if _is_list(second) and not _is_list(first) else first
+
+
+def _is_list(said: Said) -> bool:
+    return said.structured and is_whole(said)
 
 
 def _or(first: _T | None, second: _T | None) -> Any:

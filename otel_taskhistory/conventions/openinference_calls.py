@@ -19,6 +19,7 @@ from otel_taskhistory.conventions.content import (
     text_of,
 )
 from otel_taskhistory.conventions.facts import ModelCall, Said, Tokens
+from otel_taskhistory.conventions.genai_messages import is_whole, said_of
 from otel_taskhistory.conventions.openinference_messages import FlattenedTexts, Lists
 from otel_taskhistory.conventions.openinference_parts import (
     arguments_of,
@@ -97,11 +98,12 @@ def _as_said(messages: list[Json] | None) -> Said | None:
 def _is_derived(record: SpanRecord, key: str) -> bool:
     """Whether attributes of this dialect were made of the GenAI ones that stand beside them.
 
-    Some packages translate the spans of other instrumentations; what those said is the original.
+    Some packages translate the spans of other instrumentations; what those said is the original,
+    if no limit has cut it: the flattened values are short, and whole then.
     """
-    given = record.attributes.get(key)
-    is_there = isinstance(given, str | list | tuple) and len(given) > 0
-    return is_there and not is_of_openinference(record)
+    original = said_of(record.attributes.get(key))
+    is_list = original is not None and original.structured and is_whole(original)
+    return is_list and not is_of_openinference(record)
 
 
 def _prompt(record: SpanRecord, lists: Lists, request: Any) -> Said | None:

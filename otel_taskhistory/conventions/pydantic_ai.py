@@ -9,7 +9,9 @@ model call's and are not read.
 A model call says its messages in attributes, in format 1 as a list of events in the attribute
 ``events`` or as log records. A tool call of formats 1 and 2 has ``tool_arguments`` and
 ``tool_response``. A call that the model is to try again has failed, and keeps its result: what the
-model was told. A model call that raised says no messages; nothing is made up for it.
+model was told. A model call that raised says no messages; nothing is made up for it. One that was
+cancelled has no status either, for the SDK does not see a ``CancelledError``; but pydantic-ai
+writes the name of the model that answered on every call that came to its end.
 """
 
 from __future__ import annotations
@@ -70,6 +72,8 @@ def read(record: SpanRecord, logs: Sequence[LogRecord] = ()) -> SpanFacts | None
     if role is None:
         return None
     outcome = outcome_of(record)
+    if role == "model" and _never_answered(record, outcome):
+        outcome = Outcome("cancelled")
     facts = SpanFacts(
         status=outcome.status,
         error=outcome.error,
@@ -102,6 +106,21 @@ def _tool_call(record: SpanRecord) -> ToolCall:
 
 
 # --- model calls ---
+
+
+def _never_answered(record: SpanRecord, outcome: Outcome) -> bool:
+    """Whether the call ended without an answer and without an error: it was cancelled."""
+    return (
+        outcome.status == "succeeded"
+        and record.status_code == "UNSET"
+        and record.scope.name == _SCOPE
+        and not record.dropped_attributes
+        and semconv.GEN_AI_REQUEST_MODEL in record.attributes
+        and semconv.GEN_AI_RESPONSE_MODEL not in record.attributes
+        and semconv.GEN_AI_OUTPUT_MESSAGES not in record.attributes
+        and semconv.GEN_AI_USAGE_INPUT_TOKENS not in record.attributes
+        and "events" not in record.attributes
+    )
 
 
 def _model_call(record: SpanRecord, logs: Sequence[LogRecord], outcome: Outcome) -> ModelCall:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from otel_taskhistory.store import records
+from otel_taskhistory.store import records, rules
 from otel_taskhistory.store.holdings import look
 from otel_taskhistory.store.times import iso
 
@@ -47,6 +47,8 @@ class Standing:
     """Those of them that could not be."""
     late_spans: int
     """Spans that came after their task was removed, and were dropped."""
+    older_rules: int
+    """Traces that were read by older rules than this version's; `reproject` reads them again."""
     blocked_at: str | None
     """When an agent said last, in the last hours, that a reader keeps space from coming back."""
     too_large_at: str | None
@@ -73,6 +75,7 @@ def standing(connection: sqlite3.Connection, clock: Callable[[], int] = time.tim
         unlinks=unlinks,
         undeletable=undeletable,
         late_spans=late,
+        older_rules=rules.older_traces(connection),
         blocked_at=records.lately(connection, "blocked", now),
         too_large_at=records.lately(connection, "too_large", now),
     )

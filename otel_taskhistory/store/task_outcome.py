@@ -7,12 +7,15 @@ exception. So, of a root that has ended:
 
 * One that says that it failed or was cancelled did.
 * One that tells what came out has succeeded: it got that far.
-* Else the last to end of the agent runs, steps and model calls right below it decides, by the same
-  rule. When a call fails and the agent goes on, another one comes after it; when nothing comes
-  after it, the failure was the end. Of two that ended together the one that began later counts.
+* Else the last to end of the agent runs, steps, model calls and cancelled tool calls right below it
+  decides, by the same rule. When a call fails and the agent goes on, another one comes after it;
+  when nothing comes after it, the failure was the end. Of two that ended together the one that
+  began later counts.
 
-Tool calls are left out: a model is told of a tool that failed, and goes on. Where the failure of a
-tool ends a run, the run itself says so. What is below a tool call is the tool's business.
+Tool calls that failed are left out: a model is told of it, and goes on. Where the failure of a tool
+ends a run, the run itself says so. What is below a tool call is the tool's business. A tool call
+that was cancelled counts: nobody is told of that, and a framework that is cancelled while a tool
+works may leave the run without a status.
 
 A root that runs, or was interrupted, or never came, says nothing; neither does what runs below it.
 """
@@ -64,7 +67,7 @@ def runs_of(task: PlannedTask, tree: Tree) -> list[tuple[int, Seen]]:
 
 
 def _weighed_below(task: PlannedTask, tree: Tree) -> dict[int, list[Seen]]:
-    """Row → the agent runs, steps and model calls right below it that are over."""
+    """Row → the agent runs, steps, model calls and cancelled tool calls right below it, ended."""
     assert task.root is not None
     below: dict[int, list[Seen]] = defaultdict(list)
     nearest: dict[int, int] = {}
@@ -79,7 +82,7 @@ def _weighed_below(task: PlannedTask, tree: Tree) -> dict[int, list[Seen]]:
             row = above.row if weighs else nearest.get(above.row, row)
         nearest[span.row] = row
         if (
-            span.role in _WEIGHED
+            (span.role in _WEIGHED or (span.role == "tool" and span.status == "cancelled"))
             and span.status in _OVER
             and span.row not in tree.below_tool
             and span.row not in tree.gone

@@ -12,7 +12,6 @@ import os
 import re
 import sqlite3
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from otel_taskhistory.errors import SettingsError
@@ -135,13 +134,15 @@ def _gap(history_id: str, seen: int, gone: int, reason: str) -> TimelineRecord:
     return TimelineRecord(seen, None, None, "", GAP, detail, f"{history_id}.{gone}")
 
 
-def state_of(database: Path) -> tuple[object, ...]:
+def state_of(real: str) -> tuple[object, ...]:
     """What differs after a commit; costs two looks at the file system.
+
+    Args:
+        real: the database, links followed: SQLite puts the log beside what a link points to.
 
     Raises:
         OSError: the file system does not say.
     """
-    real = os.path.realpath(database)  # SQLite puts the log beside what a link points to
     return (_state(real), _state(f"{real}-wal"))
 
 

@@ -53,6 +53,23 @@ def test_after_an_upgrade(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("history")
+def test_readers_say_that_a_history_was_read_by_older_rules(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that somebody thinks of reading it again; not a word once that was done."""
+    assert json.loads(run("stats", "--json").stdout)["older_rules"] == 0
+    monkeypatch.setattr(conventions, "VERSION", conventions.VERSION + 1)
+    assert json.loads(run("stats", "--json").stdout)["older_rules"] == 3
+    assert "3 traces read by older rules" in run("stats").stdout
+    examined = run("doctor", "--quick", "--json")
+    checks = [finding["check"] for finding in json.loads(examined.stdout)["findings"]]
+    assert (checks.count("rules"), examined.exit_code) == (1, 0)
+    run("reproject")
+    assert "older rules" not in run("stats").stdout
+    assert "rules" not in run("doctor", "--quick").stdout
+
+
+@pytest.mark.usefixtures("history")
 def test_what_cannot_be_read_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit status 1; what was known stays."""
 

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from otel_taskhistory import conventions
 from otel_taskhistory.conventions.genai_cut import DEEPEST, CutText, parse, parse_cut
+from tests.store.deliveries import span
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
@@ -83,3 +85,38 @@ def test_it_is_neither_deep_nor_slow() -> None:
     assert DEEPEST - 2 <= depth <= DEEPEST + 2
     assert parse('["' + "\\" * 400_001) == ["\\" * 200_000]
     assert len(parse("[" + "1," * 200_000)) == 200_000
+
+
+def test_what_can_be_read_of_a_cut_prompt_is_shown_and_the_rest_marked() -> None:
+    """Messages up to the cut, then a part that says so; instructions beside them stay apart."""
+    whole = json.dumps(
+        [
+            {"role": "user", "parts": [{"type": "text", "content": "where is it"}]},
+            {"role": "assistant", "parts": [{"type": "text", "content": "let me see"}]},
+        ]
+    )
+    attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.system_instructions": '[{"type": "text", "content": "be terse"}]',
+        "gen_ai.input.messages": whole[: whole.index(" see")],
+    }
+    (call,) = conventions.read(span(1, attributes=attributes)).model_calls
+    assert call.prompt is not None
+    assert call.prompt.structured
+    assert call.prompt.system == attributes["gen_ai.system_instructions"]
+    first, last = json.loads(call.prompt.raw)
+    assert first["parts"] == [{"type": "text", "content": "where is it"}]
+    assert last["parts"] == [{"type": "text", "content": "let me"}, {"type": "cut"}]
+    instructions = {**attributes, "gen_ai.input.messages": whole}
+    instructions["gen_ai.system_instructions"] = '[{"type": "text", "content": "be te'
+    (call,) = conventions.read(span(1, attributes=instructions)).model_calls
+    assert call.prompt is not None
+    assert call.prompt.raw == whole
+    assert json.loads(call.prompt.system or "") == [
+        {"type": "text", "content": "be te"},
+        {"type": "cut"},
+    ]
+    unreadable = {**attributes, "gen_ai.input.messages": "[INST] no list"}
+    (call,) = conventions.read(span(1, attributes=unreadable)).model_calls
+    assert call.prompt is not None
+    assert call.prompt.raw == "[INST] no list"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from otel_taskhistory import semconv
+from otel_taskhistory import conventions, semconv
 from otel_taskhistory.conventions import openinference
 from otel_taskhistory.conventions.facts import ModelCall, Said, SpanFacts, Tokens, ToolCall
 from otel_taskhistory.spans.encode import decode
@@ -230,11 +230,30 @@ def test_messages_of_the_original_are_left_to_its_dialect() -> None:
     }
     translated = call_of(both)
     assert (translated.prompt, translated.decision) == (None, None)
-    own = call_of(both, scope=OURS)
-    assert (messages(own.prompt)[0]["parts"], own.decision) == (
-        [text("hi")],
-        Said("yes", structured=False),
-    )
+
+
+def test_an_original_that_a_limit_has_cut_gives_way_to_the_flattened_messages() -> None:
+    """One long value was cut, the many short ones beside it are whole; a whole one is believed."""
+    whole = json.dumps([{"role": "user", "parts": [text("from the original")]}])
+
+    def read(original: str) -> ModelCall:
+        attributes = {
+            KIND: "LLM",
+            "gen_ai.operation.name": "chat",
+            **chat("hi"),
+            "llm.output_messages.0.message.role": "assistant",
+            "llm.output_messages.0.message.content": "yes",
+            semconv.GEN_AI_INPUT_MESSAGES: original,
+            semconv.GEN_AI_OUTPUT_MESSAGES: original,
+        }
+        (call,) = conventions.read(span(1, attributes=attributes)).model_calls
+        return call
+
+    for cut in (whole[:40], "no list at all"):
+        call = read(cut)
+        assert messages(call.prompt)[0]["parts"] == [text("hi")]
+        assert messages(call.decision)[0]["parts"] == [text("yes")]
+    assert read(whole).prompt == Said(whole, structured=True)
 
 
 # --- decisions ----------------------------------------------------------------------------------

@@ -484,3 +484,17 @@ def test_spans_of_others() -> None:
     assert pydantic_ai.read(span(1, attributes=attributes)) is None
     # The scope may get lost on the way.
     assert pydantic_ai.read(span(1, attributes=attributes | {"model_request_parameters": "{}"}))
+
+
+def test_a_model_call_that_ended_without_an_answer_and_without_an_error_was_cancelled() -> None:
+    """The SDK sees no ``CancelledError``; only what the framework did not write tells of it."""
+    asked = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+    cancelled = facts_of(span(1, attributes=asked, scope=PYDANTIC))
+    assert (cancelled.status, call_of(cancelled).status) == ("cancelled", "cancelled")
+    for more in ({"gen_ai.response.model": "m"}, {"gen_ai.output.messages": "[]"}):
+        answered = facts_of(span(1, attributes=asked | more, scope=PYDANTIC))
+        assert (answered.status, call_of(answered).status) == ("succeeded", "succeeded")
+    raised = facts_of(span(1, attributes=asked, scope=PYDANTIC, status_code="ERROR"))
+    assert raised.status == "failed"
+    lost = facts_of(span(1, attributes=asked, scope=PYDANTIC, dropped_attributes=3))
+    assert lost.status == "succeeded"

@@ -111,3 +111,17 @@ def test_runs_that_no_tool_began() -> None:
     )
     found = [(depth, span.span_id) for depth, span in runs_of(plan.tasks[0], plan.tree)]
     assert found == [(1, "b"), (2, "c"), (1, "f")]
+
+
+def test_a_tool_call_that_was_cancelled_ends_the_run_that_waited_for_it() -> None:
+    """Unlike one that failed, of which the model is told; but not when something came after it."""
+    root = seen("a", role="agent")
+    asked = seen("b", "a", role="model")
+    cancelled = bad("c", "a", role="tool", status="cancelled")
+    assert failed_by(root, asked, cancelled) == "c"
+    assert failed_by(seen("z", role="other"), seen("a", "z", role="agent"), cancelled) == "c"
+    assert failed_by(root, asked, bad("c", "a", role="tool")) == ""
+    assert failed_by(root, asked, cancelled, seen("d", "a", role="model")) == ""
+    assert failed_by(seen("a", role="agent", has_result=True), asked, cancelled) == ""
+    within = bad("d", "c", role="tool", status="cancelled")
+    assert failed_by(root, asked, seen("c", "a", role="tool"), within) == ""

@@ -38,6 +38,7 @@ from otel_taskhistory.store.doctor.place import (
     check_room,
     check_sqlite,
 )
+from otel_taskhistory.store.doctor.rules import check_rules
 from otel_taskhistory.store.doctor.wal import check_wal, look_at_wal
 from otel_taskhistory.store.header import read_header
 from otel_taskhistory.store.holders import holders
@@ -259,6 +260,7 @@ def _about_content(settings: Settings, *, quick: bool, tell: Progress, gone: Gon
         if any(finding.severity == "error" and finding.check == "database" for finding in found):
             return found
         found += _read(settings, lambda connection: list(check_limits(connection, settings)))
+        found += _read(settings, lambda connection: list(check_rules(connection)))
         wanted, known = _read(settings, _rows_of_artifacts)
         folder = ArtifactFolder(settings.artifacts)
         found += check_artifacts(folder, wanted, known, quick=quick, tell=tell)
