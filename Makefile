@@ -7,6 +7,8 @@
 PYTHON ?= python3
 # Further arguments for pytest, e.g. make test PYTEST_ARGS="-k settings"
 PYTEST_ARGS ?=
+# Tests that run at a time; many of them wait for other processes most of the time.
+WORKERS ?= 4
 # Frameworks for make test-frameworks; all by default.
 NAME ?=
 
@@ -30,7 +32,7 @@ test: lint ## formatting, lint, types, and the tests with their coverage
 	@echo "== tests"
 	@$(bin)/python -m coverage erase
 	@# Not pytest-cov: our own pytest plugin is imported before it could look.
-	@$(bin)/python -m coverage run -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+	@$(bin)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 	@$(bin)/python -m coverage combine --quiet
 	@$(bin)/python -m coverage report
 

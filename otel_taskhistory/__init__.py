@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A durable history of a Host Agent's tasks and steps, as OpenTelemetry spans.
+"""A durable, bounded history of a Host Agent's tasks and steps, as OpenTelemetry spans.
 
 The public names are loaded when they are first used, so that the command line, which only reads,
 does not wait for the OpenTelemetry SDK.
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from otel_taskhistory.exporter import TaskHistoryExporter
     from otel_taskhistory.history import TaskHistory
+    from otel_taskhistory.log_exporter import TaskHistoryLogExporter
     from otel_taskhistory.processor import TaskHistoryProcessor
     from otel_taskhistory.recording.handles import Step, Task, ToolCall
     from otel_taskhistory.recording.tracer import TaskTracer
@@ -40,6 +41,7 @@ __all__ = [
     "TaskHistory",
     "TaskHistoryError",
     "TaskHistoryExporter",
+    "TaskHistoryLogExporter",
     "TaskHistoryProcessor",
     "TaskNotFound",
     "TaskTracer",
@@ -59,6 +61,7 @@ _HOME: Final = {
     "TaskHistory": "history",
     "TaskHistoryError": "errors",
     "TaskHistoryExporter": "exporter",
+    "TaskHistoryLogExporter": "log_exporter",
     "TaskHistoryProcessor": "processor",
     "TaskNotFound": "errors",
     "TaskTracer": "recording.tracer",

@@ -167,8 +167,9 @@ def _pictures(view: StepView, links: Links, *, saved: bool) -> Node:
     own = [shot for shot in view.pictures if shot.role == "screenshot"]
     others = [shot for shot in view.pictures if shot.role != "screenshot"]
     figures: list[Node] = []
-    # On a saved page the step before has it.
-    if view.before is not None and own and not saved:
+    # On a saved page the step before has it. A step that failed has often no picture of its own:
+    # then this is what the agent saw when it did.
+    if view.before is not None and not saved:
         index, before = view.before
         figures.append(el("div", figure(before, links, f"Before (step {index})"), class_="before"))
     for number, shot in enumerate(own, start=1):

@@ -9,6 +9,7 @@ model call or tool call, which is one document. A very long value is several, ea
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from enum import IntEnum
@@ -42,6 +43,9 @@ FIELDS: Final[dict[What, tuple[str, tuple[str, ...]]]] = {
 }
 """Of each kind its table, and the columns that hold text."""
 
+TYPED: Final = (What.TASK, What.STEP)
+"""Kinds whose error has its type beside it; it is searched as it is shown, ``ValueError: …``."""
+
 REFERENCES: Final[dict[What, tuple[str, ...]]] = {
     What.TASK: (),
     What.STEP: ("result_content",),
@@ -52,6 +56,8 @@ REFERENCES: Final[dict[What, tuple[str, ...]]] = {
 
 _NODES: Final = ("prompt_node", "decision_node")
 
+_ESCAPES: Final = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}(?:\\u[0-9a-fA-F]{4})*)')
+
 _SILENT: Final = frozenset(
     ("type", "role", "mime_type", "media_type", "modality", "finish_reason", "object")
 )
@@ -61,14 +67,18 @@ _SILENT: Final = frozenset(
 def texts_of(connection: sqlite3.Connection, what: What, row: int) -> dict[str, str] | None:
     """The texts that a row holds itself, by column; None when the row is gone."""
     table, columns = FIELDS[what]
+    asked = (*columns, "error_type" if what in TYPED else "NULL")
     found = connection.execute(
-        f"SELECT {', '.join(columns)} FROM {table} WHERE id = ?", (row,)
+        f"SELECT {', '.join(asked)} FROM {table} WHERE id = ?", (row,)
     ).fetchone()
     if found is None:
         return None
-    said = dict(zip(columns, found, strict=True))
+    *own, error_type = found
+    said = dict(zip(columns, own, strict=True))
+    if error_type:
+        said["error"] = f"{error_type}: {said['error']}" if said["error"] else error_type
     # What repeats in it is found once.
-    return {name: text for name, text in said.items() if text}
+    return {name: _unescaped(text) for name, text in said.items() if text}
 
 
 def contents_of(
@@ -126,11 +136,11 @@ def text_of_content(connection: sqlite3.Connection, content: int) -> str | None:
             for piece in pieces
         )
     if not text.startswith("{"):
-        return text
+        return _unescaped(text)
     try:
         message = json.loads(text, strict=False)
     except (ValueError, RecursionError):
-        return text
+        return _unescaped(text)
     return "\n".join(_said(message))
 
 
@@ -140,6 +150,22 @@ def part_of(text: str, part: int) -> str | None:
     if start >= len(text) and part > 0:
         return None
     return text[start : start + PART + OVERLAP]
+
+
+def _unescaped(text: str) -> str:
+    r"""JSON as a person reads it: of ``"os\\nprint(1)"`` the word is ``print``, not ``nprint``.
+
+    Anything that does not look like JSON stays as it is.
+    """
+    if "\\" not in text or text.lstrip()[:1] not in ("{", "[", '"'):
+        return text
+    return _ESCAPES.sub(_character, text)
+
+
+def _character(escape: re.Match[str]) -> str:
+    character: str = json.loads(f'"{escape[0]}"')
+    # Half a character cannot be stored, and is not asked for.
+    return escape[0] if any("\ud800" <= one <= "\udfff" for one in character) else character
 
 
 def _is_within(piece: Any) -> bool:
@@ -155,7 +181,7 @@ def _said(value: Any, key: str = "") -> Iterator[str]:
         name, one = waiting.pop()
         if isinstance(one, str):
             if one and name not in _SILENT:
-                yield one
+                yield _unescaped(one)  # arguments of a tool call are often JSON within a string
         elif isinstance(one, dict):
             for inner, said in reversed(one.items()):
                 if inner.startswith(PREFIX):  # a note of ours on how it came

@@ -125,6 +125,8 @@ def search(connection: sqlite3.Connection, typed: str, limit: int) -> Hits:
         if hit is None:
             continue
         key = hash(text) if what is What.CONTENT else hash((what, row))
+        if any(_repeats(other, hit) for other in hits.values()):
+            continue
         hits[key] = _together(hits.get(key), hit)
         if len(hits) > limit:
             break
@@ -133,6 +135,14 @@ def search(connection: sqlite3.Connection, typed: str, limit: int) -> Hits:
 
 def _found(hits: dict[int, Hit], limit: int, *, complete: bool) -> Hits:
     return Hits(tuple(hits.values())[:limit], len(hits) > limit, complete)
+
+
+def _repeats(known: Hit, hit: Hit) -> bool:
+    """Whether both are the error of one step: an exception ends its model call or tool call too."""
+    if known.step_id is None or (known.field, hit.field) != ("error", "error"):
+        return False
+    same = (known.task_id, known.step_id) == (hit.task_id, hit.step_id)
+    return same and (known.snippet.endswith(hit.snippet) or hit.snippet.endswith(known.snippet))
 
 
 def _together(known: Hit | None, hit: Hit) -> Hit:

@@ -19,6 +19,7 @@ from otel_taskhistory.store.search.documents import (
     FIELDS,
     PART,
     REFERENCES,
+    TYPED,
     What,
     contents_of,
     part_of,
@@ -42,6 +43,8 @@ def _noted(table: str, what: What) -> tuple[str, ...]:
     columns = [*FIELDS[what][1], *REFERENCES[what]]
     if what is What.MODEL_CALL:
         columns += ["prompt_node", "decision_node"]
+    if what in TYPED:
+        columns.append("error_type")
     # Not INSERT OR IGNORE: within a trigger the policy of the statement that fired it counts.
     note = (
         f"INSERT INTO _unindexed (what, row) SELECT {int(what)}, {{0}}.id"

@@ -33,6 +33,7 @@ _SYMBOLS: Final = "\u2190-\u2bff\U0001f000-\U0001faff"
 _PIECE: Final = re.compile(f"([{_DENSE}]+)|[^\\W_{_DENSE}]+|[{_SYMBOLS}]")
 _ACCENTS: Final = re.compile("[\u0300-\u036f]")
 _CHUNK: Final = re.compile(r'"([^"]+)"|(\S+)')
+_SPACES: Final = re.compile(r"\s+")
 
 
 def fold(text: str) -> str:
@@ -101,7 +102,7 @@ class Query:
 
     def is_in(self, text: str) -> bool:
         """Whether a text matches; the truth, where the index only says which may."""
-        folded = fold(text)
+        folded = _SPACES.sub(" ", fold(text))  # a phrase may go on in the next line
         return all(
             chunk.is_in(folded) and (not chunk.exact or _has_word(folded, chunk))
             for chunk in self.chunks
@@ -121,6 +122,7 @@ def parse(typed: str) -> Query:
 
 
 def _chunk(typed: str) -> Chunk:
+    typed = _SPACES.sub(" ", typed)
     stem = typed[:-1] if len(typed) > 1 and typed.endswith("*") else typed
     asked = _asked(stem)
     if not asked:
@@ -166,7 +168,8 @@ def _joins(character: str) -> bool:
 
 def _spot(chunk: Chunk, text: str) -> tuple[int, int] | None:
     edge = r"(?<![^\W_])" if chunk.exact else ""
-    found = re.search(edge + re.escape(chunk.typed), text, re.IGNORECASE)
+    typed = r"\s+".join(re.escape(part) for part in chunk.typed.split(" "))
+    found = re.search(edge + typed, text, re.IGNORECASE)
     if found is not None:
         return found.span()
     # The long way: fold character by character, remembering where each came from.

@@ -122,6 +122,35 @@ def test_a_failed_step_is_found_by_its_error(tmp_path: Path) -> None:
     assert [hit.step_index for hit in history.search("lunch")] == [None]
 
 
+def test_json_is_searched_as_people_read_it(tmp_path: Path) -> None:
+    """Escapes in arguments make no words of their own; a phrase may go on in the next line."""
+    with (
+        recording(tmp_path) as tasks,
+        tasks.task("x") as task,
+        task.step("s") as step,
+        step.tool_call("python", {"code": "import os\nprint(1)", "name": "Zoë"}) as call,
+    ):
+        call.result("one line\n  and another")
+    history = TaskHistory(tmp_path)
+    assert [hit.field for hit in history.search("print")] == ["arguments"]
+    assert len(history.search("zoe")) == 1
+    assert len(history.search('"line and another"')) == 1
+
+
+def test_an_error_is_one_hit_and_has_its_type(tmp_path: Path) -> None:
+    """An exception ends tool call, step and task: the step says it once."""
+    with recording(tmp_path) as tasks, tasks.task("x") as task:
+        with (
+            pytest.raises(ValueError, match="volcano"),
+            task.step("boil") as step,
+            step.tool_call("pour"),
+        ):
+            raise ValueError("the volcano is closed")
+        task.cancel("enough")
+    assert len(TaskHistory(tmp_path).search("volcano")) == 1
+    assert len(TaskHistory(tmp_path).search("ValueError")) >= 1
+
+
 def test_what_changes_is_found_as_it_is(tmp_path: Path) -> None:
     """A value that was replaced is not found any more."""
     with (
