@@ -20,7 +20,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-frameworks lint clean FORCE
+.PHONY: help demo test coverage test-frameworks lint clean FORCE
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -28,8 +28,11 @@ help: ## say what can be made
 demo: .venv/.ready ## run a real Host Agent on real goals, then show its history
 	@$(bin)/otel-taskhistory demo
 
-test: lint ## formatting, lint, types, and the tests with their coverage
+test: lint ## formatting, lint, types, tests
 	@echo "== tests"
+	@$(bin)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+coverage: .venv/.ready-dev ## the tests again, and which lines they reach
 	@$(bin)/python -m coverage erase
 	@# Not pytest-cov: our own pytest plugin is imported before it could look.
 	@$(bin)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)

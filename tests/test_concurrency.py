@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -193,7 +194,7 @@ def test_concurrent_steps_share_fsyncs(taskhistory: Recorded, tmp_path: Path) ->
             thread.start()
         writer = taskhistory.exporter._writer
         while len(writer._commit._queue) < AGENTS - 1:
-            pass  # one of them is in the commit that waits for the lock
+            time.sleep(0.001)  # one of them is in the commit that waits for the lock
         other.execute("ROLLBACK")
         for thread in threads:
             thread.join(PATIENCE)

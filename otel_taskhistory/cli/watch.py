@@ -19,6 +19,7 @@ from otel_taskhistory.history import TaskHistory, TimelineRecord
 from otel_taskhistory.text import count, local_time, parse_time
 
 _ENDED: Final = ("task.ended", "task.interrupted")
+_PIPED: Final = 100_000
 _HOME: Final = "\x1b[H\x1b[2J"
 
 
@@ -78,7 +79,8 @@ class _Printer:
         self.ended = False
         """Whether the last record said that a task has ended."""
         self._history = history
-        self._screen = Screen()
+        # One line an event for other programs; on a terminal it is folded into its width.
+        self._screen = Screen() if sys.stdout.isatty() else Screen(columns=_PIPED)
         self._short: dict[str, str] = {}
         self._day = ("", "")
 
@@ -124,6 +126,8 @@ def _style(event: str, detail: dict[str, Any]) -> str:
 
 def _said(record: TimelineRecord, detail: dict[str, Any]) -> str:
     """The detail in words: ids, counts and sizes, never content."""
+    if record.event == "gap" and detail["up_to"] <= detail["after"]:
+        return f"{detail['reason']}; from its beginning:"
     if record.event == "gap":
         return f"records {detail['after'] + 1} to {detail['up_to']}: {detail['reason']}"
     shown = {key: value for key, value in detail.items() if key not in ("task_id", "span_id")}

@@ -93,6 +93,9 @@ def records_after(
     if position.history_id not in (None, history_id):
         found.append(_gap(history_id, 0, 0, "another history is in its place"))
         seen = 0
+    elif seen > (there := max(end_of(connection).seq, pruned_up_to(connection))):
+        found.append(_gap(history_id, 0, 0, f"the timeline ends at {there}: it was put back"))
+        seen = 0
     elif task is None and 0 < seen < (gone := pruned_up_to(connection)):
         missing = _missing(connection, seen, gone)
         if missing:

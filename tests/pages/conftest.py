@@ -29,9 +29,11 @@ def chromium() -> str | None:
     return next(filter(None, map(shutil.which, names)), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium without a window."""
+    """Chromium without a window; it goes with its module, as Playwright keeps an event loop running
+    in this thread, and tests of others want one of their own.
+    """
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="the package playwright is not installed"
     )

@@ -202,7 +202,8 @@ def left(directory: Path) -> dict[str, int]:
     """The tables that hold rows, but for those that may without a task, and how many."""
     tables = ask(
         directory,
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'",
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+        " AND name NOT LIKE '~_words%' ESCAPE '~'",
     )
     counts = {name: ask(directory, f"SELECT count(*) FROM {name}")[0] for name in tables}
     told = ask(directory, "SELECT count(*) FROM _timeline WHERE event = 'pruned'")[0]

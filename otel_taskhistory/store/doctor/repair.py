@@ -115,20 +115,38 @@ def _fold_in(settings: Settings) -> str:
 
 
 def _remake_search(settings: Settings) -> str:
+    made = []
     with closing(Database(settings)) as database:
-        tables = search_tables(database.connection)
-        sound = all(search_is_sound(database.connection, table) for table in tables)
-        if sound and not not_found(database.connection):
-            return "checked: it is sound"
-        indexer = Indexer(database.connection)
-        with database.transaction():
-            indexer.rebuild()
-        more = True
-        while more:  # in short transactions, between which agents write
-            with database.transaction():
-                more = indexer.step()
-    return "made anew"
+        unsound = [
+            table
+            for table in search_tables(database.connection)
+            if not search_is_sound(database.connection, table)
+        ]
+        for table in unsound:
+            if table != _WORDS:
+                quoted = table.replace('"', '""')
+                with database.transaction() as connection:
+                    connection.execute(f'INSERT INTO "{quoted}" ("{quoted}") VALUES (\'rebuild\')')
+                made.append(table)
+        if _WORDS in unsound or not_found(database.connection):
+            _remake_words(database)
+            made.append("the words of what was said")
+    return f"made anew: {', '.join(made)}" if made else "checked: it is sound"
 
+
+def _remake_words(database: Database) -> None:
+    """In short transactions, between which agents write."""
+    indexer = Indexer(database.connection)
+    with database.transaction():
+        indexer.rebuild()
+    more = True
+    while more:
+        with database.transaction():
+            more = indexer.step()
+
+
+_WORDS: Final = "_words"
+"""Our own index, which holds no texts from which SQLite could make it anew."""
 
 _REPAIRS: Final[dict[str, Callable[[Settings], str]]] = {
     "access": _tighten,

@@ -102,7 +102,7 @@ class Query:
 
     def is_in(self, text: str) -> bool:
         """Whether a text matches; the truth, where the index only says which may."""
-        folded = _SPACES.sub(" ", fold(text))  # a phrase may go on in the next line
+        folded = _in_a_line(fold(text))
         return all(
             chunk.is_in(folded) and (not chunk.exact or _has_word(folded, chunk))
             for chunk in self.chunks
@@ -122,12 +122,12 @@ def parse(typed: str) -> Query:
 
 
 def _chunk(typed: str) -> Chunk:
-    typed = _SPACES.sub(" ", typed)
+    typed = _in_a_line(typed)
     stem = typed[:-1] if len(typed) > 1 and typed.endswith("*") else typed
     asked = _asked(stem)
     if not asked:
-        return Chunk(typed, fold(typed), (), False, False)
-    folded = fold(stem)
+        return Chunk(typed, _in_a_line(fold(typed)), (), False, False)
+    folded = _in_a_line(fold(stem))
     single = len(asked) == 1 and _is_dense(asked[0][0]) and len(asked[0]) == 1
     exact = len(asked) == 1 and asked[0] == folded and not single
     return Chunk(stem, folded, asked, stem != typed or single, exact)
@@ -143,6 +143,11 @@ def _asked(text: str) -> tuple[str, ...]:
         else:
             asked += [word[start : start + 2] for start in range(len(word) - 1)]
     return tuple(asked)
+
+
+def _in_a_line(text: str) -> str:
+    """A phrase may go on in the next line."""
+    return _SPACES.sub(" ", text)
 
 
 def _is_dense(character: str) -> bool:
