@@ -30,7 +30,7 @@ from otel_taskhistory.store.passes import Pass, Stuck, Work
 from otel_taskhistory.store.removal import Remover
 from otel_taskhistory.store.retention import Limits, choose, is_stale
 from otel_taskhistory.store.running import RunningPictures
-from otel_taskhistory.store.search.index import Indexer
+from otel_taskhistory.store.search.index import CHARACTERS, Indexer
 from otel_taskhistory.store.space import Space, content_bytes
 from otel_taskhistory.store.sweep import Sweep
 from otel_taskhistory.store.unlinks import Undeletable, Unlinks, undeletable
@@ -209,12 +209,15 @@ class Retainer:
         return True
 
     def _index_some(self) -> None:
+        # It must fit into the log's part of the room beside what steps have written meanwhile.
+        self.log.keep_small(at_once=True)
         try:
             with self._database.transaction(wait=SHORT_WAIT):
-                self._indexer.step()
+                self._indexer.step(min(CHARACTERS, self.space.division.log // 4))
         except BaseException:
             self._indexer.forget()
             raise
+        self.space.keep_small()
 
     def _merge(self) -> bool:
         """Let words of removed texts vanish from the index, a bit; whether there is more."""
