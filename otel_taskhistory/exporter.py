@@ -289,7 +289,8 @@ class TaskHistoryExporter(SpanExporter):
             return
         try:
             entry = self._entry(span, allow_open=True)
-            if entry is not None:
+            # One that has ended meanwhile is handed over by its end, once.
+            if entry is not None and not entry.ended:
                 self._writer.submit([entry], durable=False, wait=Wait.IF_IDLE)
         except Exception as error:
             self._failed("a checkpoint could not be recorded", error)
