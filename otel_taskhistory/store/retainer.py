@@ -217,6 +217,8 @@ class Retainer:
         except BaseException:
             self._indexer.forget()
             raise
+        if self._indexer.has_dropped:
+            self.log.deleted()
         self.space.keep_small()
 
     def _merge(self) -> bool:
@@ -224,7 +226,9 @@ class Retainer:
         if not self._indexer.has_dropped:
             return False
         with self._database.transaction(wait=SHORT_WAIT):
-            return self._indexer.merge()
+            more = self._indexer.merge()
+        self.log.deleted()
+        return more
 
     def sweep_files(self) -> int:
         """Look through all files now, and remove those that no row knows; how many these are."""
