@@ -28,7 +28,7 @@ from otel_taskhistory.log_exporter import Outlet
 from otel_taskhistory.settings import Retention
 from otel_taskhistory.spans.encode import encode
 from otel_taskhistory.spans.record import LogRecord, OriginRecord
-from otel_taskhistory.spans.sdk_logs import resource_of
+from otel_taskhistory.spans.sdk_origin import resource_of
 
 SCOPE: Final = "otel_taskhistory.completion_hook"
 """Name of the scope of the log records that are made here."""

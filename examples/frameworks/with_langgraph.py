@@ -46,6 +46,7 @@ class Offline(BaseChatModel):
         return self.bind(tools=[{"type": "function", "function": {"name": "count"}}])
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **settings: Any) -> ChatResult:
+        """Not asked for: this agent runs in an event loop."""
         raise NotImplementedError
 
     async def _agenerate(

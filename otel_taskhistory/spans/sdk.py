@@ -12,7 +12,8 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from otel_taskhistory.spans.record import EventRecord, LinkRecord, OriginRecord, SpanRecord
+from otel_taskhistory.spans.record import EventRecord, LinkRecord, SpanRecord
+from otel_taskhistory.spans.sdk_origin import resource_of, scope_of
 
 
 def record_of(span: ReadableSpan) -> SpanRecord:
@@ -56,8 +57,8 @@ def record_of(span: ReadableSpan) -> SpanRecord:
             )
             for link in span.links
         ),
-        resource=_resource(span.resource),
-        scope=_scope(span.instrumentation_scope),
+        resource=resource_of(span.resource),
+        scope=scope_of(span.instrumentation_scope),
         status_code=span.status.status_code.name,
         status_message=span.status.description,
         trace_state=context.trace_state.to_header(),
@@ -71,20 +72,3 @@ def record_of(span: ReadableSpan) -> SpanRecord:
 def _dropped(attributes: Any) -> int:
     """How many attributes the SDK's limits took from an event or a link."""
     return getattr(attributes, "dropped", 0)
-
-
-def _resource(resource: Any) -> OriginRecord:
-    if resource is None:
-        return OriginRecord()
-    return OriginRecord(schema_url=resource.schema_url or "", attributes=resource.attributes)
-
-
-def _scope(scope: Any) -> OriginRecord:
-    if scope is None:
-        return OriginRecord()
-    return OriginRecord(
-        name=scope.name,
-        version=scope.version,
-        schema_url=scope.schema_url or "",
-        attributes=scope.attributes or {},
-    )

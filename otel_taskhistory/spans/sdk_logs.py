@@ -11,7 +11,8 @@ from typing import Any
 
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from otel_taskhistory.spans.record import LogRecord, OriginRecord
+from otel_taskhistory.spans.record import LogRecord
+from otel_taskhistory.spans.sdk_origin import resource_of, scope_of
 
 _OLD_EVENT_NAME = "event.name"
 
@@ -39,23 +40,4 @@ def log_record_of(readable: Any) -> LogRecord | None:
         dropped_attributes=getattr(readable, "dropped_attributes", 0),
         resource=resource_of(readable.resource),
         scope=scope_of(readable.instrumentation_scope),
-    )
-
-
-def resource_of(resource: Any) -> OriginRecord:
-    """The SDK's resource; None is one that says nothing."""
-    if resource is None:
-        return OriginRecord()
-    return OriginRecord(schema_url=resource.schema_url or "", attributes=resource.attributes)
-
-
-def scope_of(scope: Any) -> OriginRecord:
-    """The SDK's instrumentation scope, likewise."""
-    if scope is None:
-        return OriginRecord()
-    return OriginRecord(
-        name=scope.name,
-        version=scope.version,
-        schema_url=scope.schema_url or "",
-        attributes=scope.attributes or {},
     )
