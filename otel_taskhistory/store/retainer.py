@@ -30,7 +30,8 @@ from otel_taskhistory.store.passes import Pass, Stuck, Work
 from otel_taskhistory.store.removal import Remover
 from otel_taskhistory.store.retention import Limits, choose, is_stale
 from otel_taskhistory.store.running import RunningPictures
-from otel_taskhistory.store.search.index import CHARACTERS, Indexer
+from otel_taskhistory.store.search.index import Indexer
+from otel_taskhistory.store.search.upkeep import Upkeep
 from otel_taskhistory.store.space import Space, content_bytes
 from otel_taskhistory.store.sweep import Sweep
 from otel_taskhistory.store.unlinks import Undeletable, Unlinks, undeletable
@@ -103,8 +104,9 @@ class Retainer:
         self._problem = problem
         self._stuck = Stuck(problem)
         self._unlinks = Unlinks(connection, folder, clock)
-        self._indexer = Indexer(connection)
-        self._remover = Remover(connection, self._unlinks, self._indexer.forget_content)
+        indexer = Indexer(connection)
+        self.upkeep = Upkeep(database, self.space, indexer)
+        self._remover = Remover(connection, self._unlinks, indexer.forget_content)
         self._running = RunningPictures(connection, self._remover)
         self._sweep = Sweep(connection, folder, self._remover, self._unlinks, clock)
         self._removed = False
@@ -169,8 +171,7 @@ class Retainer:
                 progress(total)
             # SQLite's lock is not fair: who waits for it looks again only every now and then.
             pause(min(max(time.monotonic() - began, 0.005), 0.2))
-        while self.index() or self._merge():
-            pause(0.005)
+        self.upkeep.finish(pause)
         while not self.log.blocked and self.space.has_spare(all_of_it=True):
             if not self.space.give_back(all_of_it=True):
                 break
@@ -186,10 +187,10 @@ class Retainer:
         if done.more:
             return True
         try:
-            if self.index(1 if self._removed else WAITING):
+            if self.upkeep.index(1 if self._removed else WAITING):
                 return True
             self._removed = False
-            if self._merge():
+            if self.upkeep.rest():
                 return True
             if self._sweep.due:
                 self._sweep_some(SHORT_WAIT)
@@ -200,35 +201,6 @@ class Retainer:
             if not is_busy(error):
                 raise
         return False
-
-    def index(self, waiting: int = 1) -> bool:
-        """Index a bit of what is said, where so many rows wait for it; whether any did."""
-        if not self._indexer.waits_for(waiting):
-            return False
-        self._index_some()
-        return True
-
-    def _index_some(self) -> None:
-        # It must fit into the log's part of the room beside what steps have written meanwhile.
-        self.log.keep_small(at_once=True)
-        try:
-            with self._database.transaction(wait=SHORT_WAIT):
-                self._indexer.step(min(CHARACTERS, self.space.division.log // 4))
-        except BaseException:
-            self._indexer.forget()
-            raise
-        if self._indexer.has_dropped:
-            self.log.deleted()
-        self.space.keep_small()
-
-    def _merge(self) -> bool:
-        """Let words of removed texts vanish from the index, a bit; whether there is more."""
-        if not self._indexer.has_dropped:
-            return False
-        with self._database.transaction(wait=SHORT_WAIT):
-            more = self._indexer.merge()
-        self.log.deleted()
-        return more
 
     def sweep_files(self) -> int:
         """Look through all files now, and remove those that no row knows; how many these are."""

@@ -165,7 +165,7 @@ class Session:
                     leave(connection, self._registration, self._clock())
                 with suppress(sqlite3.Error):  # what is not indexed now is by the next writer
                     for _ in range(_LAST_INDEXING):
-                        if not self.retainer.index():
+                        if not self.retainer.upkeep.index():
                             break
         finally:
             self._registration.release()

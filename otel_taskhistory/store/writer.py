@@ -270,7 +270,7 @@ class Writer:
     def _keep_up_index(self, session: Session) -> None:
         """Index a bit of what is said where a busy agent leaves no quiet moment for it."""
         try:
-            session.retainer.index(BEHIND)
+            session.retainer.upkeep.index(BEHIND)
         except Exception as error:
             self._trouble(error, "what is said cannot be indexed now")
 
