@@ -172,8 +172,10 @@ class Projection:
         ):
             return TraceState.ASSEMBLED  # it is another span than it was
         if facts.own:
-            odd = (facts.role == "step" and facts.step_index is None) or (
-                facts.role == "task" and facts.attempt == 1 and self._has_other_first(written)
+            odd = (
+                (facts.role == "step" and facts.step_index is None)
+                or (facts.role == "tool" and self._touches_tool(record, written))
+                or (facts.role == "task" and facts.attempt == 1 and self._has_other_first(written))
             )
             return TraceState.ASSEMBLED if odd else TraceState.PLAIN
         if facts.role != "other" or record.parent_span_id is None or record.parent_remote:
@@ -183,6 +185,19 @@ class Projection:
         ):
             return TraceState.PLAIN  # a web request below one of our steps
         return TraceState.PENDING
+
+    def _touches_tool(self, record: SpanRecord, written: Written) -> bool:
+        """Whether a tool call lies within another, as none of our tracer does: it may be the same.
+
+        Looked for from both ends, as either may come first.
+        """
+        found = self._connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM _spans WHERE trace = ?1 AND span_id = ?2"
+            " AND role = 'tool') OR EXISTS (SELECT 1 FROM _spans WHERE trace = ?1"
+            " AND parent_span_id = ?3 AND role = 'tool')",
+            (written.trace, record.parent_span_id, record.span_id),
+        )
+        return bool(found.fetchone()[0])
 
     def _has_other_first(self, written: Written) -> bool:
         """Whether another task was begun in this trace, which no tracer of ours does."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from otel_taskhistory import semconv
@@ -293,8 +293,9 @@ def timeline_is_sound(database: Path) -> None:
     assert all(times == 1 for times in tools.values())
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32))
+@example(5065)  # two tool calls, each the parent of the other
 def test_order_batches_and_repetition_make_no_difference(seed: int) -> None:
     """Whatever the spans, the same ones in any order give the same public tables."""
     chance = random.Random(seed)
