@@ -10,36 +10,60 @@ import os
 import sqlite3
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from importlib import import_module
+from typing import Any, Final, NoReturn
 
 import click
 
 from otel_taskhistory._version import __version__
-from otel_taskhistory.cli.backup import backup
-from otel_taskhistory.cli.completion import complete_ids, completion_command
-from otel_taskhistory.cli.demo import demo_command
-from otel_taskhistory.cli.doctor import doctor
-from otel_taskhistory.cli.export import export_command
-from otel_taskhistory.cli.import_ import import_command
-from otel_taskhistory.cli.mcp import mcp_command
-from otel_taskhistory.cli.prune import pin_command, prune_command, unpin_command
-from otel_taskhistory.cli.reproject import reproject_command
-from otel_taskhistory.cli.search import search_command
-from otel_taskhistory.cli.serve import serve_command
-from otel_taskhistory.cli.show import show_command
-from otel_taskhistory.cli.stats import path_command, stats_command
-from otel_taskhistory.cli.tasks import tasks_command
-from otel_taskhistory.cli.watch import watch_command
 from otel_taskhistory.errors import TaskHistoryError
 from otel_taskhistory.text import one_line, printable
 
-__all__ = ["cli", "main"]
+__all__ = ["COMMANDS", "cli", "main"]
 
 _INTERRUPTED = 130
 
 
+COMMANDS: Final = {
+    "tasks": "tasks:tasks_command",
+    "show": "show:show_command",
+    "search": "search:search_command",
+    "watch": "watch:watch_command",
+    "serve": "serve:serve_command",
+    "export": "export:export_command",
+    "stats": "stats:stats_command",
+    "path": "stats:path_command",
+    "backup": "backup:backup",
+    "doctor": "doctor:doctor",
+    "demo": "demo:demo_command",
+    "prune": "prune:prune_command",
+    "pin": "prune:pin_command",
+    "unpin": "prune:unpin_command",
+    "import": "import_:import_command",
+    "reproject": "reproject:reproject_command",
+    "completion": "completion:completion_command",
+    "mcp": "mcp:mcp_command",
+}
+"""Each command, and where it is: only the one that is asked for is imported."""
+
+
 class _Group(click.Group):
-    """Turns every failure into one line and an exit status."""
+    """Turns every failure into one line and an exit status; imports a command when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name."""
+        if cmd_name not in self.commands and cmd_name in COMMANDS:
+            from otel_taskhistory.cli.completion import complete_ids
+
+            module, _, name = COMMANDS[cmd_name].partition(":")
+            command = getattr(import_module(f"{__name__}.{module}"), name)
+            complete_ids(command)
+            self.add_command(command, cmd_name)
+        return super().get_command(ctx, cmd_name)
 
     def main(
         self,
@@ -109,30 +133,6 @@ def _set_debug(context: click.Context, parameter: click.Parameter, value: bool) 
 )
 def cli() -> None:
     """The history of a Host Agent's tasks, step by step."""
-
-
-for command in (
-    tasks_command,
-    show_command,
-    search_command,
-    watch_command,
-    serve_command,
-    export_command,
-    stats_command,
-    path_command,
-    backup,
-    doctor,
-    demo_command,
-    prune_command,
-    pin_command,
-    unpin_command,
-    import_command,
-    reproject_command,
-    completion_command,
-    mcp_command,
-):
-    cli.add_command(command)
-complete_ids(cli)
 
 
 def main() -> None:

@@ -87,11 +87,10 @@ class TaskId(click.types.StringParamType):
 TASK_ID: Final = TaskId()
 
 
-def complete_ids(group: click.Group) -> None:
-    """Let every command of a group complete the parameters that take ids of tasks."""
-    for command in group.commands.values():
-        for parameter in command.params:
-            if parameter.name in _ARGUMENTS and isinstance(
-                parameter.type, click.types.StringParamType
-            ):
-                parameter.type = TASK_ID
+def complete_ids(command: click.Command) -> None:
+    """Let a command complete the parameters that take ids of tasks."""
+    for parameter in command.params:
+        if parameter.name in _ARGUMENTS and isinstance(
+            parameter.type, click.types.StringParamType
+        ):
+            parameter.type = TASK_ID

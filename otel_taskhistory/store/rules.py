@@ -13,7 +13,6 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from otel_taskhistory import conventions
 from otel_taskhistory.errors import SchemaTooNew
 
 PROJECTION: Final = 1
@@ -28,6 +27,8 @@ _OLDER: Final = "older_rules_up_to"
 
 def current() -> str:
     """The rules of this version."""
+    from otel_taskhistory import conventions  # all dialects: most readers need none
+
     return f"{conventions.VERSION}.{PROJECTION}"
 
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from otel_taskhistory._version import __version__
-from otel_taskhistory.cli import cli
+from otel_taskhistory.cli import COMMANDS, cli
 from tests.recorded import PICTURES, one_task, recording
 
 from .conftest import Run
@@ -45,7 +45,7 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
     assert __version__ in program("--version").stdout
 
 
-@pytest.mark.parametrize("command", sorted(cli.commands))
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_command_explains_itself_and_takes_a_place(command: str) -> None:
     """With ``--help``; ``--directory`` and ``--owner`` belong to each."""
     result = CliRunner().invoke(cli, [command, "--help"])
