@@ -22,6 +22,10 @@ GOLDEN = Path(__file__).parent / "golden"
 NAMES = sorted(file.stem for file in RECORDINGS.glob("*.jsonl") if not file.stem.endswith(".logs"))
 
 
+ONE_OF_EACH = sorted({name.rpartition("__")[0]: name for name in NAMES}.values())
+"""One recording of each instrumentation, for what takes long and looks at all of a history."""
+
+
 def family(name: str) -> str:
     """The framework of a recording, which names the file of its golden tables."""
     return name.partition("__")[0]

@@ -32,6 +32,7 @@ from otel_taskhistory.settings import Settings
 from otel_taskhistory.spans.record import LogRecord, SpanRecord
 from otel_taskhistory.store import reproject, rules
 from otel_taskhistory.store.importing import import_records
+from tests.corpus.tables import ONE_OF_EACH
 from tests.otlp import logs_in, records_in
 from tests.recorded import PICTURES, chat, data_url, one_task
 from tests.store.deliveries import (
@@ -51,7 +52,7 @@ from tests.store.deliveries import (
 from tests.store.deliveries import data_url as url_of
 
 CORPUS = Path(__file__).parents[1] / "data" / "corpus"
-FILES = sorted(file for file in CORPUS.glob("*.jsonl") if ".logs." not in file.name)
+FILES = [CORPUS / f"{name}.jsonl" for name in ONE_OF_EACH]
 
 
 def settings_of(directory: Path) -> Settings:
@@ -71,14 +72,16 @@ def again(directory: Path, **said: Any) -> reproject.Reprojected:
 def everything(directory: Path) -> dict[str, Any]:
     """What people can see, and what must not change besides."""
     database = directory / "history.db"
-    inside = "SELECT task_id, committed_ns, process, key FROM tasks ORDER BY task_id"
-    told = "SELECT task_id, step_id, at, event, detail FROM timeline ORDER BY seq"
-    return public(database) | {
-        "inside": rows(database, inside),
-        "timeline": rows(database, told),
-        "logs": rows(database, "SELECT * FROM logs ORDER BY span_id, time_unix_nano, body"),
-        "sides": rows(database, "SELECT * FROM _sides ORDER BY trace"),
+    more = {
+        "inside": "SELECT task_id, committed_ns, process, key FROM tasks ORDER BY task_id",
+        "timeline": "SELECT task_id, step_id, at, event, detail FROM timeline ORDER BY seq",
+        "logs": "SELECT * FROM logs ORDER BY span_id, time_unix_nano, body",
+        "sides": "SELECT * FROM _sides ORDER BY trace",
     }
+    with closing(sqlite3.connect(database)) as connection:
+        return public(database) | {
+            name: connection.execute(sql).fetchall() for name, sql in more.items()
+        }
 
 
 def older(directory: Path) -> int:
