@@ -244,6 +244,11 @@ def test_the_list_grows_as_it_is_scrolled(open_page: Any, tmp_path: Any) -> None
         page.locator('#steps li[data-index="100"]').scroll_into_view_if_needed()
         page.wait_for_selector('#steps li[data-index="150"]', state="attached")
         page.wait_for_selector(READY)
+        # A server that takes its time: a key that needs what is on its way waits for it.
+        page.evaluate(
+            "() => { const nodes = TH.nodes; TH.nodes = async (...said) => {"
+            " await new Promise((done) => setTimeout(done, 300)); return nodes(...said); }; }"
+        )
         page.keyboard.press("f")
         wait_for_step(page, 249)
         page.keyboard.press("k")

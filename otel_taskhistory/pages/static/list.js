@@ -5,10 +5,13 @@
   const list = TH.one("#steps");
   const head = TH.one("#task-head");
 
-  // Loads what a ``.more`` stands for, in its place.
-  const load = async (more) => {
-    if (more.dataset.busy) return;
-    more.dataset.busy = "1";
+  // Loads what a ``.more`` stands for, in its place; who asks while it loads waits for the same.
+  const loading = new WeakMap();
+  const load = (more) => {
+    if (!loading.has(more)) loading.set(more, loadNow(more));
+    return loading.get(more);
+  };
+  const loadNow = async (more) => {
     try {
       const nodes = await TH.nodes(more.dataset.load);
       const start = more.dataset.at === "start";
@@ -21,7 +24,7 @@
       if (start && scroller) scroller.scrollTop = scroller.scrollHeight - before;
       watch(document);
     } catch {
-      delete more.dataset.busy;
+      loading.delete(more);
     }
   };
 
