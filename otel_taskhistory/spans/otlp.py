@@ -26,12 +26,12 @@ from otel_taskhistory.spans.record import (
     SpanRecord,
 )
 
-_HAS_IS_REMOTE: Final = 0x100
-_IS_REMOTE: Final = 0x200
+HAS_IS_REMOTE: Final = 0x100
+IS_REMOTE: Final = 0x200
 _MOST_FLAGS: Final = 2**32 - 1
 
-_KINDS: Final = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
-_STATUSES: Final = ("UNSET", "OK", "ERROR")
+KINDS: Final = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
+STATUSES: Final = ("UNSET", "OK", "ERROR")
 _SEVERITIES: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 _OTHER_SIGNALS: Final = {"resourceMetrics": "metrics", "resourceProfiles": "profiles"}
@@ -210,12 +210,12 @@ def _span(said: _Said, resource: OriginRecord, scope: OriginRecord, reader: _Rea
         ),
         resource=resource,
         scope=scope,
-        kind=_enum(said, "kind", _KINDS, "SPAN_KIND_"),
-        status_code=_enum(status, "code", _STATUSES, "STATUS_CODE_"),
+        kind=_enum(said, "kind", KINDS, "SPAN_KIND_"),
+        status_code=_enum(status, "code", STATUSES, "STATUS_CODE_"),
         status_message=_text(status, "message") or None,
         trace_state=_text(said, "traceState"),
         flags=flags,
-        parent_remote=bool(flags & _HAS_IS_REMOTE and flags & _IS_REMOTE),
+        parent_remote=bool(flags & HAS_IS_REMOTE and flags & IS_REMOTE),
         dropped_attributes=_count(said, "droppedAttributesCount"),
         dropped_events=_count(said, "droppedEventsCount"),
         dropped_links=_count(said, "droppedLinksCount"),
@@ -293,7 +293,7 @@ class _Reader:
                     return self._array(given, part, depth)
                 case "kvlistValue" | "kvlist_value":
                     values = _get(given, "values") if isinstance(given, dict) else given
-                    return self._map(values, part, depth + 1)
+                    return self._map(values, part, depth)
         return None
 
     def _array(self, given: Any, part: str, depth: int) -> list[Any]:

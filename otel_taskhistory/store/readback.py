@@ -34,13 +34,16 @@ FROM _spans AS own JOIN _traces AS trace ON trace.id = own.trace
 WHERE own.id = ?
 """
 
-_EVENTS: Final = """
+_LOGS: Final = """
 SELECT trace.trace_id, log.span_id, log.event_name, log.body, log.attributes, log.time_ns,
     log.observed_ns, log.severity_number, log.severity_text, log.flags, log.dropped_attributes,
     log.marks, log.templates, log.resource, log.scope, log.digest
 FROM _traces AS trace JOIN _logs AS log ON log.trace = trace.id
-WHERE trace.trace_id = ? AND log.span_id = ? AND log.event_name <> ''
+WHERE {}
 """
+_EVENTS: Final = _LOGS.format("trace.trace_id = ? AND log.span_id = ? AND log.event_name <> ''")
+_OF_SPAN: Final = _LOGS.format("log.span = ?")
+_WAITING: Final = _LOGS.format("trace.trace_id = ? AND log.span IS NULL")
 
 BODY, LOG_ATTRIBUTES = 1, 2
 """Bits of ``_logs.templates``."""
@@ -128,7 +131,18 @@ class Readback:
 
         What has none is a line of a log for people: it is kept, and not asked what it means.
         """
-        found = self._connection.execute(_EVENTS, (trace_id, span_id)).fetchall()
+        return self._logs(_EVENTS, trace_id, span_id)
+
+    def logs_of_span(self, row: int) -> list[LogRecord]:
+        """All log records of the span of a row, in the same order."""
+        return self._logs(_OF_SPAN, row)
+
+    def waiting_logs(self, trace_id: str) -> list[LogRecord]:
+        """The log records of a trace whose spans have not come."""
+        return self._logs(_WAITING, trace_id)
+
+    def _logs(self, sql: str, *values: str | int) -> list[LogRecord]:
+        found = self._connection.execute(sql, values).fetchall()
         # Equal times are told apart by what was said, not by what came first.
         ordered = sorted(found, key=lambda row: (int(row[5]) or int(row[6]), int(row[6]), row[15]))
         return [self._log(row) for row in ordered]
