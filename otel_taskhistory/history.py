@@ -7,12 +7,13 @@ Opening is read-only: nothing is created or changed, and no writer ever waits fo
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from otel_taskhistory.errors import SettingsError
 from otel_taskhistory.settings import Retention, Settings
@@ -71,6 +72,8 @@ KINDS: Final = ("agent", "other")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST: Final = 2**31
+
+T = TypeVar("T")
 
 
 class TaskHistory:
@@ -268,6 +271,18 @@ class TaskHistory:
             TaskNotFound: there is no such task, or several.
         """
         return Watch(self._reading, after, task_id)
+
+    def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Run SQL of your own within one short read transaction, and return what `query` returns.
+
+        Args:
+            query: gets a read-only connection. It must fetch all it needs before it returns, and
+                may be called more than once: the history may be replaced meanwhile.
+
+        Raises:
+            TaskHistoryError: the history is gone, damaged, or cannot be read now.
+        """
+        return self._reading.read(query)
 
     def timeline_end(self) -> str:
         """Where the timeline ends now: `watch` from there on gives only what comes."""

@@ -66,7 +66,7 @@ class TaskId(click.types.StringParamType):
         place = Place(ctx.params.get("directory"), ctx.params.get("owner"))
         try:
             with place.open() as history:
-                found = history._reading.read(lambda c: task_names(c, incomplete.lower(), OFFERED))
+                found = history.read(lambda c: task_names(c, incomplete.lower(), OFFERED))
                 short = history.short_ids([task.task_id for task in found])
         except (TaskHistoryError, OSError, sqlite3.Error):
             return []  # a shell shows whatever is printed in the middle of the line being typed
@@ -90,7 +90,5 @@ TASK_ID: Final = TaskId()
 def complete_ids(command: click.Command) -> None:
     """Let a command complete the parameters that take ids of tasks."""
     for parameter in command.params:
-        if parameter.name in _ARGUMENTS and isinstance(
-            parameter.type, click.types.StringParamType
-        ):
+        if parameter.name in _ARGUMENTS and isinstance(parameter.type, click.types.StringParamType):
             parameter.type = TASK_ID

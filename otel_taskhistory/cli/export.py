@@ -7,13 +7,14 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 import click
 
+from otel_taskhistory.cli.export_many import MANY
 from otel_taskhistory.cli.options import Place, history_options
 from otel_taskhistory.cli.output import to_json
 from otel_taskhistory.cli.progress import Progress
@@ -113,11 +114,11 @@ FORMATS: Final[dict[str, Format]] = {
 }
 """By suffix."""
 
-_SAME: Final = {"htm": "html", "markdown": "md"}
+_SAME: Final = {"htm": "html", "markdown": "md", "jsonl": "otlp-jsonl", "zip": "archive"}
 
 
 @click.command("export")
-@click.argument("tasks", metavar="TASK", nargs=-1, required=True)
+@click.argument("tasks", metavar="TASK", nargs=-1)
 @click.option(
     "-o",
     "--output",
@@ -126,7 +127,8 @@ _SAME: Final = {"htm": "html", "markdown": "md"}
     required=True,
     help="Where to; its suffix says as what. - is standard output, with --format.",
 )
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), help="As what.")
+@click.option("--format", "form", type=click.Choice([*FORMATS, *MANY]), help="As what.")
+@click.option("--all", "all_", is_flag=True, help="All tasks, for otlp-jsonl, archive and parquet.")
 @click.option(
     "--redact",
     is_flag=True,
@@ -135,49 +137,84 @@ _SAME: Final = {"htm": "html", "markdown": "md"}
 @click.option("--force", is_flag=True, help="Write over FILE if it is there.")
 @history_options
 def export_command(
-    place: Place, tasks: tuple[str, ...], target: str, form: str | None, redact: bool, force: bool
+    place: Place,
+    tasks: tuple[str, ...],
+    target: str,
+    form: str | None,
+    all_: bool,
+    redact: bool,
+    force: bool,
 ) -> None:
     """Write TASK to FILE, to be looked at without a history: an id, its beginning, or "latest".
 
     .html is the task's page with its steps and pictures in one file that needs no server and no
     network; .md is Markdown; .json is every column; .gif and .webp are the screenshots as an
-    animation. Only you can read the file.
+    animation.
+
+    Any number of tasks, or --all, can be taken elsewhere: .jsonl is OpenTelemetry's OTLP/JSON,
+    complete and for any receiver; .zip is an archive with the pictures; both can be imported.
+    --format parquet writes a folder of tables for DuckDB and its like. Only you can read what is
+    written.
     """
-    chosen = FORMATS[_format_of(target, form)]
+    name = _format_of(target, form)
+    if all_ == bool(tasks):
+        raise click.UsageError("name tasks, or say --all" if tasks else "which TASK? or --all")
+    if name in MANY:
+        if redact:
+            raise click.UsageError("--redact is for .html, .md and .json")
+        with place.open() as history, Progress() as progress:
+            ids = None if all_ else [history.task(task).task_id for task in tasks]
+            notes = MANY[name].write(history, ids, target, _into(target, force=force), progress)
+        for note in notes:
+            click.echo(one_line(note), err=True)
+        return
     if len(tasks) != 1:
         raise click.UsageError("this kind of file holds one task: name only one")
+    _export_one(place, tasks[0], target, FORMATS[name], redact=redact, force=force)
+
+
+def _export_one(
+    place: Place, name: str, target: str, chosen: Format, *, redact: bool, force: bool
+) -> None:
     if redact and chosen.shows_contents:
         raise click.UsageError("without contents there are no pictures: use .html, .md or .json")
     if target == "-" and not chosen.is_text:
         raise click.UsageError("pictures do not go to standard output: use -o FILE")
     with place.open() as history, Progress() as progress:
-        task = history.task(tasks[0])
+        task = history.task(name)
         whole = WholeTask(history, task.task_id, redact)
         steps = count(task.step_count)
 
         def tell(number: int) -> None:
             progress.tell(f"step {count(number)} of {steps}", 0, 0)
 
-        if target == "-":
-            sys.stdout.flush()
-            written = chosen.write(whole, sys.stdout.buffer, tell)
-            sys.stdout.buffer.flush()
-        else:
-            with _new_file(Path(target), force=force) as file:
-                written = chosen.write(whole, file, tell)
+        with _into(target, force=force)() as file:
+            written = chosen.write(whole, file, tell)
     for note in written.notes:
         click.echo(one_line(note), err=True)
+
+
+def _into(target: str, *, force: bool) -> Callable[[], AbstractContextManager[BinaryIO]]:
+    """Opens where to write: a new file, or standard output."""
+    return lambda: _standard_output() if target == "-" else _new_file(Path(target), force=force)
+
+
+@contextmanager
+def _standard_output() -> Iterator[BinaryIO]:
+    sys.stdout.flush()
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
 
 
 def _format_of(target: str, form: str | None) -> str:
     if form is not None:
         return form
-    known = ", ".join(f".{name}" for name in FORMATS)
+    known = ", ".join(f".{name}" for name in (*FORMATS, "jsonl", "zip"))
     if target == "-":
-        raise click.UsageError(f"-o - needs --format: one of {known.replace('.', '')}")
+        raise click.UsageError(f"-o - needs --format: one of {', '.join((*FORMATS, *MANY))}")
     suffix = Path(target).suffix.lower().removeprefix(".")
     suffix = _SAME.get(suffix, suffix)
-    if suffix not in FORMATS:
+    if suffix not in (*FORMATS, *MANY):
         raise click.UsageError(f"{target!r} does not say as what: use {known}, or --format")
     return suffix
 

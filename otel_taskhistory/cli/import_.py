@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -33,10 +34,11 @@ _STDIN: Final = "-"
 def import_command(context: click.Context, place: Place, form: Form, files: Sequence[str]) -> None:
     """Put recorded telemetry into the history.
 
-    FILE holds spans or log records as OTLP/JSON: an export request a line, or one document over
-    many lines; plain or compressed with gzip; "-" is standard input. Files may come in any order
-    and again: what is there already stays as it is. What was left unfinished in a recording is
-    interrupted.
+    FILE holds spans or log records as OTLP: JSON, an export request a line or one document over
+    many lines, or protobuf; as the OpenTelemetry Collector and `export` write them; plain or
+    compressed with gzip or zstd. Or it is an archive that `export` has written. "-" is standard
+    input. Files may come in any order and again: what is there already stays as it is. What was
+    left unfinished in a recording is interrupted.
 
     Exit status 1 when a line, a span or a log record could not be kept; the rest is in then.
     """
@@ -48,19 +50,21 @@ def import_command(context: click.Context, place: Place, form: Form, files: Sequ
         if name != _STDIN and (not Path(name).exists() or Path(name).is_dir()):
             raise TaskHistoryError(f"there is no file {name}")
     writer = Writer(place.settings())
+    importer = Importer(writer)
+    began = datetime.now(UTC)
     try:
         with Progress() as progress:
-            importer = Importer(writer)
             reading = _Reading(importer, progress, files)
             for name in files:
                 reading.file(name)
             done = importer.finish()
     finally:
-        writer.close()
+        importer.close()
     if form == "json":
         write_json({**asdict(done), "passed_over": dict(done.passed_over)})
     else:
         _print(done)
+        _tell_of_limits(place, began)
     context.exit(0 if done.whole else 1)
 
 
@@ -102,6 +106,24 @@ def _opened(name: str) -> Iterator[BinaryIO]:
         return
     with Path(name).open("rb") as file:
         yield file
+
+
+def _tell_of_limits(place: Place, began: datetime) -> None:
+    """Say how many tasks the history's limits have removed meanwhile."""
+    with place.open() as history:
+        records = history.retention_records(limit=1_000)
+    gone = sum(
+        record.agent_tasks + record.other_tasks
+        for record in records
+        if datetime.fromisoformat(record.at) >= began
+    )
+    if gone:
+        Screen().block(
+            f"{count(gone, 'task')} past the limits of this history went, the oldest first: see"
+            " `otel-taskhistory stats`, and set OTEL_TASKHISTORY_MAX_TASKS or the like for more",
+            label=("!", "busy"),
+            room=2,
+        )
 
 
 def _print(done: Imported) -> None:

@@ -72,7 +72,7 @@ def read_summaries(
         )
     bounds = _ns("since", since), _ns("until", until)
     database = history.settings.database
-    return history._reading.read(lambda c: summaries(c, database, *bounds))
+    return history.read(lambda c: summaries(c, database, *bounds))
 
 
 def summaries_json(found: Summaries) -> dict[str, Any]:

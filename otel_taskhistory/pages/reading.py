@@ -18,4 +18,4 @@ def read(history: TaskHistory, query: Callable[[sqlite3.Connection], T]) -> T:
     Raises:
         TaskHistoryError: the history is gone, damaged, or cannot be read now.
     """
-    return history._reading.read(query)
+    return history.read(query)

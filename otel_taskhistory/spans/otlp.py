@@ -19,6 +19,8 @@ from typing import Any, Final
 
 from otel_taskhistory.spans.encode import MAX_DEPTH
 from otel_taskhistory.spans.record import (
+    HAS_IS_REMOTE,
+    IS_REMOTE,
     EventRecord,
     LinkRecord,
     LogRecord,
@@ -26,12 +28,13 @@ from otel_taskhistory.spans.record import (
     SpanRecord,
 )
 
-HAS_IS_REMOTE: Final = 0x100
-IS_REMOTE: Final = 0x200
 _MOST_FLAGS: Final = 2**32 - 1
 
 KINDS: Final = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 STATUSES: Final = ("UNSET", "OK", "ERROR")
+KNOWN: Final = "taskhistory"
+"""The field of a span for what only we know of it; others pass it over."""
+
 _SEVERITIES: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 _OTHER_SIGNALS: Final = {"resourceMetrics": "metrics", "resourceProfiles": "profiles"}
@@ -55,6 +58,8 @@ class Given:
 
     record: SpanRecord | LogRecord
     marks: frozenset[str] = frozenset()
+    interrupted_ns: int | None = None
+    """When the process ended that left the span open, if the history it comes from knew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class PassedOver:
 
     what: str
     number: int = 1
+    has_times: bool = False
+    """Of a log record: it says when it was, so it is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,14 +227,19 @@ def _span(said: _Said, resource: OriginRecord, scope: OriginRecord, reader: _Rea
         dropped_events=_count(said, "droppedEventsCount"),
         dropped_links=_count(said, "droppedLinksCount"),
     )
-    return Given(record, frozenset(reader.marks))
+    known = said.get(KNOWN)
+    known = known if isinstance(known, dict) else {}
+    reader.marks |= {mark for mark in _list(known.get("marks")) if isinstance(mark, str)}
+    ended = _integer(known.get("interruptedTimeUnixNano"))
+    return Given(record, frozenset(reader.marks), ended)
 
 
 def _log(said: _Said, resource: OriginRecord, scope: OriginRecord, reader: _Reader) -> Item:
     trace_id = _optional_id(said, "traceId", 16)
     span_id = _optional_id(said, "spanId", 8)
     if trace_id is None or span_id is None:
-        return PassedOver("log record outside of a span")
+        timed = bool(_time(said, "timeUnixNano") or _time(said, "observedTimeUnixNano"))
+        return PassedOver("log record outside of a span", has_times=timed)
     attributes = reader.attributes(said, "attributes")
     named = attributes.get(_OLD_EVENT_NAME)
     record = LogRecord(

@@ -1,31 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of OTLP/JSON: one document a line, or documents over many lines; in flat memory.
+"""Files of OTLP in flat memory: JSON, a document a line or over many lines; or protobuf.
 
-What happens to such files is seen to: they are compressed with gzip or not, begin with a byte order
-mark, have lines of another system, blank lines, runs of NUL bytes where a crash left a hole, bytes
-that are no UTF-8 (kept, as lone surrogates), and a last line that was cut. Each line that cannot be
-read is told by its number and costs no other.
+Plain or compressed with gzip or zstd; see `otel_taskhistory.spans.otlp_binary` for protobuf. What
+happens to files of lines is seen to: they begin with a byte order mark, have lines of another
+system, blank lines, runs of NUL bytes where a crash left a hole, bytes that are no UTF-8 (kept, as
+lone surrogates), and a last line that was cut. Each line that cannot be read is told by its number
+and costs no other.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
+from otel_taskhistory.spans.compressed import DAMAGED, opened
 from otel_taskhistory.spans.otlp import Item, Rejected, items_in
+from otel_taskhistory.spans.otlp_binary import (
+    is_framed,
+    is_protobuf,
+    read_framed,
+    read_protobuf,
+)
 
 LONGEST: Final = 256 * 2**20
 """Bytes of one document at most; lines of 80 MB are seen in practice."""
 
-_GZIP: Final = b"\x1f\x8b"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+_LOOK: Final = 64
 _BLANK: Final = b" \t\r\n\0"
 
 # A JSON string never goes over the end of a line, so that brackets can be counted line by line.
@@ -35,7 +40,7 @@ _BEGINS: Final = re.compile(rb'\{\s*"resource_?(?:spans|logs|metrics|profiles)"'
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What was read, and the number of the line where its document begins."""
+    """What was read, and the number of the line where its document begins, or of its message."""
 
     line: int
     item: Item
@@ -45,29 +50,29 @@ def read_file(file: BinaryIO, longest: int = LONGEST) -> Iterator[Placed]:
     """What a file holds, as it is read; never raises for what is in it.
 
     Args:
-        file: of bytes, plain or compressed with gzip.
+        file: of bytes, plain or compressed with gzip or zstd.
         longest: bytes of one document at most; a longer one is passed by and told.
 
     Raises:
         OSError: the file cannot be read.
+        TaskHistoryError: it needs a package that is not installed.
     """
-    for line, document in _documents(_Lines(_opened(file), longest)):
+    content = opened(file)
+    try:
+        start = content.peek(_LOOK)[:_LOOK]
+    except DAMAGED:
+        start = b""
+    if is_framed(start, longest) or is_protobuf(start):
+        read = read_framed if is_framed(start, longest) else read_protobuf
+        for number, item in read(content, longest):
+            yield Placed(number, item)
+        return
+    for line, document in _documents(_Lines(content, longest)):
         if isinstance(document, Rejected):
             yield Placed(line, document)
             continue
         for item in items_in(document):
             yield Placed(line, item)
-
-
-def _opened(file: BinaryIO) -> BinaryIO:
-    buffered = io.BufferedReader(file) if isinstance(file, io.RawIOBase) else file
-    peek = getattr(buffered, "peek", None)
-    if peek is None:
-        buffered = io.BufferedReader(buffered)  # type: ignore[type-var]
-        peek = buffered.peek
-    if peek(2)[:2] == _GZIP:
-        return gzip.GzipFile(fileobj=buffered)  # type: ignore[return-value]
-    return buffered
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ class _Lines:
                         text = self._file.readline(2**20)
                     yield _Line(number, b"", f"longer than {self.longest} bytes")
                     continue
-            except (EOFError, gzip.BadGzipFile, zlib.error):
+            except DAMAGED:
                 # A file that was cut while it was written; what came before is good.
                 yield _Line(number, b"", "the compressed file is cut or damaged from here on")
                 return

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from otel_taskhistory.errors import TaskHistoryError
+from otel_taskhistory.spans.otlp import KNOWN
 from otel_taskhistory.spans.otlp_write import Document, to_line
 
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
@@ -51,10 +52,29 @@ def logs_to_protobuf(document: Document) -> bytes:
     return _write(_messages().logs, document)
 
 
+def is_metrics(body: bytes) -> int:
+    """How many metrics an ``ExportMetricsServiceRequest`` holds; 0 when it is none."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        message = _messages().metrics.FromString(body)
+    except DecodeError:
+        return 0
+    return sum(
+        bool(metric.name) and metric.WhichOneof("data") is not None
+        for resource in message.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    )
+
+
 class _Messages:
     def __init__(self) -> None:
         from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
             ExportLogsServiceRequest,
+        )
+        from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+            ExportMetricsServiceRequest,
         )
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
             ExportTraceServiceRequest,
@@ -62,6 +82,7 @@ class _Messages:
 
         self.spans = ExportTraceServiceRequest
         self.logs = ExportLogsServiceRequest
+        self.metrics = ExportMetricsServiceRequest
 
 
 def _messages() -> _Messages:
@@ -138,7 +159,7 @@ def _fit(value: Any, depth: int = 0) -> Any:
                 return {"stringValue": value["intValue"]}
             if depth > _DEEPEST and ("kvlistValue" in value or "arrayValue" in value):
                 return {"stringValue": _fit(to_line(value).decode().rstrip())}
-        return {key: _fit(one, depth + 1) for key, one in value.items() if key != "taskhistory"}
+        return {key: _fit(one, depth + 1) for key, one in value.items() if key != KNOWN}
     if isinstance(value, list):
         return [_fit(one, depth) for one in value]
     if isinstance(value, str) and not value.isascii():

@@ -19,8 +19,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from otel_taskhistory.spans.otlp import HAS_IS_REMOTE, IS_REMOTE, KINDS, STATUSES
+from otel_taskhistory.spans.otlp import KINDS, KNOWN, STATUSES
 from otel_taskhistory.spans.record import (
+    HAS_IS_REMOTE,
+    IS_REMOTE,
     Attributes,
     EventRecord,
     LinkRecord,
@@ -35,9 +37,37 @@ _compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), al
 _ascii: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
 
 
-def spans_document(records: Iterable[SpanRecord]) -> Document:
-    """An export request of traces; spans that follow each other share their resource and scope."""
-    return {"resourceSpans": list(_groups(records, "scopeSpans", "spans", _span))}
+def spans_document(
+    records: Iterable[SpanRecord], known: Iterable[Document] | None = None
+) -> Document:
+    """An export request of traces; spans that follow each other share their resource and scope.
+
+    Args:
+        known: of each record what `known_of` gives; None where nothing more is known.
+    """
+    said = iter(known) if known is not None else None
+
+    def write(record: SpanRecord) -> Document:
+        more = next(said) if said is not None else None
+        return _span(record) | ({KNOWN: more} if more else {})
+
+    return {"resourceSpans": list(_groups(records, "scopeSpans", "spans", write))}
+
+
+def known_of(interrupted_ns: int | None, marks: Iterable[str]) -> Document:
+    """What a history knows of a span and OTLP has no field for.
+
+    Args:
+        interrupted_ns: when the process ended that left the span open.
+        marks: parts of it that are not exactly what was recorded.
+    """
+    found: Document = {}
+    if interrupted_ns is not None:
+        found["interruptedTimeUnixNano"] = str(interrupted_ns)
+    named = sorted(marks)
+    if named:
+        found["marks"] = named
+    return found
 
 
 def logs_document(records: Iterable[LogRecord]) -> Document:

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 Attributes = Mapping[str, Any]
+
+HAS_IS_REMOTE: Final = 0x100
+IS_REMOTE: Final = 0x200
+"""Bits of OTLP's span flags: it is known where the parent ran; and that was elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,21 @@ since its agent goes on writing to them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from otel_taskhistory.spans.record import EventRecord, LinkRecord, SpanRecord
+from otel_taskhistory.spans.record import (
+    HAS_IS_REMOTE,
+    IS_REMOTE,
+    EventRecord,
+    LinkRecord,
+    SpanRecord,
+)
 from otel_taskhistory.spans.sdk_origin import resource_of, scope_of
+
+_REMOTE: Final = HAS_IS_REMOTE | IS_REMOTE
 
 
 def record_of(span: ReadableSpan) -> SpanRecord:
@@ -60,9 +68,10 @@ def record_of(span: ReadableSpan) -> SpanRecord:
         resource=resource_of(span.resource),
         scope=scope_of(span.instrumentation_scope),
         status_code=span.status.status_code.name,
-        status_message=span.status.description,
+        status_message=span.status.description or None,
         trace_state=context.trace_state.to_header(),
-        flags=int(context.trace_flags),
+        # As OTLP has it, so that the span is the same when it comes by that way.
+        flags=int(context.trace_flags) | (_REMOTE if parent and parent.is_remote else 0),
         dropped_attributes=span.dropped_attributes,
         dropped_events=span.dropped_events,
         dropped_links=span.dropped_links,

@@ -21,7 +21,7 @@ def scope_of(scope: Any) -> OriginRecord:
         return OriginRecord()
     return OriginRecord(
         name=scope.name,
-        version=scope.version,
+        version=scope.version or None,
         schema_url=scope.schema_url or "",
         attributes=scope.attributes or {},
     )

@@ -188,12 +188,18 @@ class Calls:
 
     def _put_shots(self, facts: SpanFacts, written: Written) -> None:
         for position, shot in enumerate(facts.screenshots):
+            artifact = self._artifact(shot)
+            # A span of another machine names a file that is there and not here.
+            is_elsewhere = shot.path is not None and artifact is None
             self._connection.execute(
                 _UPSERT_SHOT,
                 (
-                    *(written.row, "screenshot", position, shot.sha256, shot.path),
+                    *(written.row, "screenshot", position, shot.sha256),
+                    None if is_elsewhere else shot.path,
                     *(shot.media_type, shot.width, shot.height, shot.bytes, safe(shot.caption)),
-                    *(iso(shot.captured_ns), shot.status, self._artifact(shot)),
+                    iso(shot.captured_ns),
+                    "not_stored" if is_elsewhere else shot.status,
+                    artifact,
                 ),
             )
         if written.new:

@@ -18,6 +18,8 @@ from otel_taskhistory import semconv
 from otel_taskhistory.errors import TaskHistoryError
 from otel_taskhistory.spans.otlp import Given, Item, PassedOver, Rejected
 from otel_taskhistory.spans.record import LogRecord, SpanRecord
+from otel_taskhistory.store.commit import StoreAway
+from otel_taskhistory.store.left_open import LeftOpen, call_interrupted
 from otel_taskhistory.store.rereading import NOT_UNDERSTOOD, read
 from otel_taskhistory.store.writer import AnyEntry, Entry, LogEntry, Writer, size_of
 
@@ -53,7 +55,7 @@ class Imported:
 
 
 class Importer:
-    """Takes items and writes them; `finish` at the end.
+    """Takes items and writes them; `finish` at the end, then `close`.
 
     Args:
         writer: of the history; used for nothing else meanwhile.
@@ -65,6 +67,7 @@ class Importer:
         self._clock = clock
         self._entries: list[AnyEntry] = []
         self._size = 0
+        self._left: list[LeftOpen] = []
         self.done = Imported()
 
     def take(self, item: Item) -> str | None:
@@ -79,6 +82,9 @@ class Importer:
         if isinstance(item, PassedOver):
             self.done.passed_over[item.what] += item.number
             return None
+        if item.interrupted_ns is not None and isinstance(item.record, SpanRecord):
+            left = LeftOpen(item.record.trace_id, item.record.span_id, item.interrupted_ns)
+            self._left.append(left)
         self._entries.append(entry_of(item.record, self._clock(), item.marks))
         self._size += size_of(item.record)
         if len(self._entries) >= RECORDS or self._size >= BYTES:
@@ -93,6 +99,22 @@ class Importer:
         """
         self._write(durable=True)
         return self.done
+
+    def close(self) -> None:
+        """Close the writer; what was left open is interrupted, when that is known at that time.
+
+        Raises:
+            TaskHistoryError: the history cannot be written now; all that was imported is in.
+        """
+        self._writer.close()
+        try:
+            if self._left:
+                call_interrupted(self._writer.settings, self._left, self._clock)
+        except StoreAway as error:
+            raise TaskHistoryError(
+                f"{self._writer.settings.database} cannot be written ({error}): all is in, but not"
+                " when what was left open was interrupted; import again later"
+            ) from error
 
     def _write(self, *, durable: bool) -> None:
         entries, self._entries, self._size = self._entries, [], 0

@@ -78,6 +78,11 @@ class Outgoing:
             if found is not None:
                 yield found
 
+    def size_of(self, row: int) -> int:
+        """Bytes that the span of a row takes, about; 0 when it is gone."""
+        found = self._connection.execute("SELECT size FROM _spans WHERE id = ?", (row,)).fetchone()
+        return int(found[0]) if found else 0
+
     def logs_of_task(self, task_id: str) -> Iterator[LogRecord]:
         """The log records within the spans of a task; with those that wait for their span yet."""
         for row in self._rows(_OF_TASK, task_id):

@@ -218,10 +218,19 @@ GOOD = {
 
 
 def test_a_screenshot_event_is_believed_where_it_can_be_true(tmp_path: Path) -> None:
-    """A sound event is a row with all it says."""
+    """A sound event whose file is here is a row with all it says."""
+    with store(tmp_path) as writer:
+        writer.store_picture(PICTURE)
     row = shown_by(tmp_path, screenshot_event(**GOOD))
     assert {name: row[name] for name in GOOD} == GOOD
     assert row["captured_at"] == "2026-09-21T14:13:20.000000Z"
+
+
+def test_a_screenshot_of_another_machine_has_no_file(tmp_path: Path) -> None:
+    """All it says but a path, which leads nowhere here."""
+    row = shown_by(tmp_path, screenshot_event(**GOOD))
+    said = GOOD | {"path": None, "status": "not_stored"}
+    assert {name: row[name] for name in said} == said
 
 
 @pytest.mark.parametrize(
