@@ -96,7 +96,17 @@ class TaskHistory:
     def __init__(
         self, directory: str | os.PathLike[str] | None = None, owner: str | None = None
     ) -> None:
-        self.settings = Settings.resolve(directory=directory, owner=owner)
+        self._open(Settings.resolve(directory=directory, owner=owner))
+
+    @classmethod
+    def at(cls, settings: Settings) -> Self:
+        """The history that a writer with these settings writes."""
+        history = cls.__new__(cls)
+        history._open(settings)
+        return history
+
+    def _open(self, settings: Settings) -> None:
+        self.settings = settings
         self._reading = Reading(
             self.settings.database,
             owner=self.settings.owner if self.settings.owner_explicit else None,

@@ -114,6 +114,9 @@ forget an attribute, and what an earlier call said must not be taken for the las
 TASKHISTORY_REDUCED: Final = "taskhistory.reduced"
 """Names of attributes whose value could not be represented as it was (escaped or marked)."""
 
+TASKHISTORY_COPY_OF: Final = "taskhistory.copy_of"
+"""True on the link from the root of a copied task to the span that it is a copy of."""
+
 TASKHISTORY_SCREENSHOT_EVENT: Final = "taskhistory.screenshot"
 """Event on a step for each screenshot it took."""
 TASKHISTORY_SCREENSHOT_SHA256: Final = "taskhistory.screenshot.sha256"

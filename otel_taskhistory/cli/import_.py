@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -28,10 +29,15 @@ _STDIN: Final = "-"
 
 @click.command("import")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "--as-new", is_flag=True, help="Give the tasks of archives new ids, beside the originals."
+)
 @form_options(csv=False)
 @history_options
 @click.pass_context
-def import_command(context: click.Context, place: Place, form: Form, files: Sequence[str]) -> None:
+def import_command(
+    context: click.Context, place: Place, form: Form, files: Sequence[str], as_new: bool
+) -> None:
     """Put recorded telemetry into the history.
 
     FILE holds spans or log records as OTLP: JSON, an export request a line or one document over
@@ -56,7 +62,7 @@ def import_command(context: click.Context, place: Place, form: Form, files: Sequ
         with Progress() as progress:
             reading = _Reading(importer, progress, files)
             for name in files:
-                reading.file(name)
+                reading.file(name, as_new=as_new)
             done = importer.finish()
     finally:
         importer.close()
@@ -78,10 +84,26 @@ class _Reading:
         self._total = sum(Path(name).stat().st_size for name in files) if known else 0
         self._before = 0
 
-    def file(self, name: str) -> None:
+    def file(self, name: str, *, as_new: bool = False) -> None:
         from otel_taskhistory.spans.otlp_file import read_file
+        from otel_taskhistory.transport.archive_read import import_archive, is_archive
 
         with _opened(name) as file:
+            if is_archive(file):
+                tell = partial(self._progress.tell, "importing")
+                try:
+                    found = import_archive(file, self._importer, as_new=as_new, tell=tell)
+                except TaskHistoryError as error:
+                    raise TaskHistoryError(f"{name}: {error}") from error
+                was_there = f", {count(found.known)} of them the same before" if found.known else ""
+                click.echo(
+                    f"{name}: {count(found.tasks, 'task')}{was_there},"
+                    f" {count(found.pictures, 'picture')}",
+                    err=True,
+                )
+                return
+            if as_new:
+                raise TaskHistoryError(f"{name} is no archive: --as-new is for archives")
             for placed in read_file(file):
                 why = self._importer.take(placed.item)
                 if why is not None:

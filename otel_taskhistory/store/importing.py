@@ -63,7 +63,7 @@ class Importer:
     """
 
     def __init__(self, writer: Writer, clock: Callable[[], int] = time.time_ns) -> None:
-        self._writer = writer
+        self.writer = writer
         self._clock = clock
         self._entries: list[AnyEntry] = []
         self._size = 0
@@ -106,24 +106,25 @@ class Importer:
         Raises:
             TaskHistoryError: the history cannot be written now; all that was imported is in.
         """
-        self._writer.close()
+        self.writer.close()
+        left, self._left = self._left, []
         try:
-            if self._left:
-                call_interrupted(self._writer.settings, self._left, self._clock)
+            if left:
+                call_interrupted(self.writer.settings, left, self._clock)
         except StoreAway as error:
             raise TaskHistoryError(
-                f"{self._writer.settings.database} cannot be written ({error}): all is in, but not"
+                f"{self.writer.settings.database} cannot be written ({error}): all is in, but not"
                 " when what was left open was interrupted; import again later"
             ) from error
 
     def _write(self, *, durable: bool) -> None:
         entries, self._entries, self._size = self._entries, [], 0
-        counters = self._writer.counters
+        counters = self.writer.counters
         lost, late, reduced = counters.lost, counters.late, counters.reduced
-        job = self._writer.submit(entries, durable=durable)
-        if not (job.stored or self._writer.flush(_WAIT)):
+        job = self.writer.submit(entries, durable=durable)
+        if not (job.stored or self.writer.flush(_WAIT)):
             raise TaskHistoryError(
-                f"{self._writer.settings.database} cannot be written"
+                f"{self.writer.settings.database} cannot be written"
                 f" ({counters.last_error}): what was imported so far is in, import again later"
             )
         logs = sum(isinstance(entry, LogEntry) for entry in entries)

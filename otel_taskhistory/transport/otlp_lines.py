@@ -62,7 +62,7 @@ def write_otlp_lines(
     """
     done = Lines()
     artifacts = ArtifactFolder(history.settings.artifacts).read
-    tasks = history.read(_tasks) if task_ids is None else list(task_ids)
+    tasks = all_tasks(history) if task_ids is None else list(task_ids)
     sides = history.read(_sides) if task_ids is None else []
     total = len(tasks) + len(sides)
     for number, name in enumerate((*tasks, *sides)):
@@ -92,6 +92,11 @@ def lines_of(
     for start in range(0, len(logs), SPANS):
         part = logs[start : start + SPANS]
         yield _Line(to_line(logs_document(part)), len(part), 0)
+
+
+def all_tasks(history: TaskHistory) -> list[str]:
+    """The ids of all tasks, of every kind, in the order of their start."""
+    return history.read(_tasks)
 
 
 def _tasks(connection: sqlite3.Connection) -> list[str]:
