@@ -9,7 +9,7 @@ PYTHON ?= python3
 PYTEST_ARGS ?=
 # Tests that run at a time; many of them wait for other processes most of the time.
 WORKERS ?= 4
-# Frameworks for make test-frameworks; all by default.
+# Which of them for make test-frameworks, test-receivers and bench; all by default.
 NAME ?=
 
 SHELL := /bin/sh
@@ -20,7 +20,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage test-frameworks lint clean FORCE
+.PHONY: help demo test coverage test-frameworks test-receivers bench lint clean FORCE
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -43,6 +43,14 @@ test-frameworks: .venv/.ready-dev ## run agents of real frameworks (NAME="pydant
 	@# One environment for each in .cache/frameworks, with packages from PyPI; nothing else is asked.
 	@$(bin)/python -m tests.frameworks.environments $(NAME)
 	@FRAMEWORKS="$(or $(NAME),all)" $(bin)/python -m pytest $(PYTEST_ARGS) tests/frameworks
+
+test-receivers: .venv/.ready-dev ## forward to real receivers (NAME="phoenix mlflow" for some)
+	@# One environment for each in .cache/receivers, with packages from PyPI (1.7 GB for both).
+	@$(bin)/python -m tests.receivers.environments $(NAME)
+	@RECEIVERS="$(or $(NAME),all)" $(bin)/python -m pytest $(PYTEST_ARGS) tests/receivers
+
+bench: .venv/.ready-dev ## run the benchmarks (NAME="durable_step storage" for some)
+	@$(bin)/python -m bench $(NAME)
 
 lint: .venv/.ready-dev ## formatting, lint and types only
 	@echo "== formatting"

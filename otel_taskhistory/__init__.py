@@ -28,11 +28,15 @@ if TYPE_CHECKING:
     from otel_taskhistory.processor import TaskHistoryProcessor
     from otel_taskhistory.recording.handles import Step, Task, ToolCall
     from otel_taskhistory.recording.tracer import TaskTracer
+    from otel_taskhistory.redaction.exporter import RedactingExporter
+    from otel_taskhistory.redaction.policies import Policy, policy_named
     from otel_taskhistory.settings import Retention
 
 __all__ = [
     "HistoryNotFound",
     "HistoryRefused",
+    "Policy",
+    "RedactingExporter",
     "Retention",
     "SchemaTooNew",
     "SettingsError",
@@ -48,11 +52,14 @@ __all__ = [
     "ToolCall",
     "__version__",
     "configure",
+    "policy_named",
 ]
 
 _HOME: Final = {
     "HistoryNotFound": "errors",
     "HistoryRefused": "errors",
+    "Policy": "redaction.policies",
+    "RedactingExporter": "redaction.exporter",
     "Retention": "settings",
     "SchemaTooNew": "errors",
     "SettingsError": "errors",
@@ -67,6 +74,7 @@ _HOME: Final = {
     "TaskTracer": "recording.tracer",
     "ToolCall": "recording.handles",
     "configure": "configure",
+    "policy_named": "redaction.policies",
 }
 """In which module a public name is defined."""
 

@@ -13,19 +13,17 @@ The content of a call becomes a log record of its span, as the conventions have 
 from __future__ import annotations
 
 import base64
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from opentelemetry.trace import SpanContext, format_span_id, format_trace_id
 
 from otel_taskhistory import semconv
-from otel_taskhistory.exporter import TaskHistoryExporter
+from otel_taskhistory.exporter import Arguments, TaskHistoryExporter
 from otel_taskhistory.log_exporter import Outlet
-from otel_taskhistory.settings import Retention
 from otel_taskhistory.spans.encode import encode
 from otel_taskhistory.spans.record import LogRecord, OriginRecord
 from otel_taskhistory.spans.sdk_origin import resource_of
@@ -48,24 +46,13 @@ class TaskHistoryCompletionHook:
 
     Raises:
         SettingsError: a setting is bad. Nothing else in this class raises.
+        TypeError: there is no such setting.
     """
 
     def __init__(
-        self,
-        exporter: TaskHistoryExporter | None = None,
-        *,
-        directory: str | os.PathLike[str] | None = None,
-        owner: str | None = None,
-        retention: Retention | None = None,
-        durability: str | None = None,
+        self, exporter: TaskHistoryExporter | None = None, **settings: Unpack[Arguments]
     ) -> None:
-        self._outlet = Outlet(
-            exporter,
-            directory=directory,
-            owner=owner,
-            retention=retention,
-            durability=durability,
-        )
+        self._outlet = Outlet(exporter, **settings)
 
     def on_completion(
         self,

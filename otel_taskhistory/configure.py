@@ -8,14 +8,12 @@ import os
 import sys
 import threading
 import types
-import weakref
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler, TraceIdRatioBased
 
 from otel_taskhistory import semconv
@@ -23,6 +21,12 @@ from otel_taskhistory.errors import SettingsError
 from otel_taskhistory.exporter import TaskHistoryExporter
 from otel_taskhistory.processor import TaskHistoryProcessor
 from otel_taskhistory.recording.tracer import TaskTracer
+from otel_taskhistory.redaction.neighbours import (
+    exporter_in,
+    processors_of,
+    warn_of_content,
+    warn_once,
+)
 from otel_taskhistory.settings import Retention, Settings
 
 _logger = logging.getLogger("otel_taskhistory")
@@ -42,6 +46,9 @@ def configure(
     exporters: Sequence[SpanExporter] = (),
     tracer_provider: TracerProvider | None = None,
     set_global: bool = True,
+    *,
+    scrub: bool | None = None,
+    secrets: Sequence[str] = (),
 ) -> TaskTracer:
     """Record this process's tasks and return the tracer to do it with.
 
@@ -49,11 +56,12 @@ def configure(
 
     Args:
         directory, owner, retention, durability: see `TaskHistoryExporter`.
-        exporters: further exporters, each behind a batch processor. Wrap what leaves the machine:
-            one that would carry content is warned about.
+        exporters: further exporters, each behind a batch processor. Wrap what leaves the machine
+            in a `RedactingExporter`: one that would carry content is warned about.
         tracer_provider: the SDK provider to add to. Default: the global one if it is the SDK's,
             else a new one whose span limits do not cut prompts.
         set_global: whether a new provider becomes the global one.
+        scrub, secrets: see `TaskHistoryExporter`.
 
     Raises:
         TaskHistoryError: a setting is bad, or the history must not or cannot be used.
@@ -79,16 +87,19 @@ def configure(
                 owner,
                 retention,
                 durability,
+                scrub=scrub,
+                secrets=secrets,
                 service_name=_service(provider),
             )
         else:
             _same_place(exporter, directory, owner)
+            _same_scrubbing(exporter, scrub, secrets)
         if not _has_processor(provider, exporter):
             provider.add_span_processor(TaskHistoryProcessor(exporter))
         _warn_of_limits(provider, made=made)
         for other in exporters:
             provider.add_span_processor(BatchSpanProcessor(other))
-        _warn_of_content(provider)
+        warn_of_content(processors_of(provider))
         if made and set_global:
             _set_global(provider)
     return TaskTracer(provider, exporter=exporter)
@@ -137,23 +148,10 @@ def _service(provider: TracerProvider) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _processors(provider: TracerProvider) -> tuple[Any, ...]:
-    # The SDK has no public way to ask a provider for its processors.
-    active = getattr(provider, "_active_span_processor", None)
-    return tuple(getattr(active, "_span_processors", ()))
-
-
-def _exporter_in(processor: object) -> Any:
-    """What a processor hands its spans to, as far as one can see."""
-    if isinstance(processor, TaskHistoryProcessor):
-        return processor.exporter
-    return getattr(processor, "span_exporter", None)
-
-
 def _exporter_of(provider: TracerProvider) -> TaskHistoryExporter | None:
     """The open history of a provider, also one that auto-instrumentation has put there."""
-    for processor in _processors(provider):
-        exporter = _exporter_in(processor)
+    for processor in processors_of(provider):
+        exporter = exporter_in(processor)
         if isinstance(exporter, TaskHistoryExporter) and not exporter.closed:
             return exporter
     return None
@@ -162,7 +160,7 @@ def _exporter_of(provider: TracerProvider) -> TaskHistoryExporter | None:
 def _has_processor(provider: TracerProvider, exporter: TaskHistoryExporter) -> bool:
     return any(
         isinstance(processor, TaskHistoryProcessor) and processor.exporter is exporter
-        for processor in _processors(provider)
+        for processor in processors_of(provider)
     )
 
 
@@ -181,6 +179,21 @@ def _same_place(
         )
 
 
+def _same_scrubbing(
+    exporter: TaskHistoryExporter, scrub: bool | None, secrets: Sequence[str]
+) -> None:
+    """What is asked for must hold: secrets that one thinks masked are worse than an error."""
+    if scrub is None and not secrets:
+        return
+    there = exporter.settings
+    wanted = Settings.resolve(scrub=scrub, secrets=secrets)
+    if wanted.scrub != there.scrub or not set(wanted.secrets) <= set(there.secrets):
+        raise SettingsError(
+            f"this provider records with scrub={there.scrub} and {len(there.secrets)} secrets"
+            " already; say scrub= and secrets= where its exporter is made, or the first time"
+        )
+
+
 # --- warnings -----------------------------------------------------------------------------------
 
 
@@ -192,7 +205,7 @@ def _warn_of_limits(provider: TracerProvider, *, made: bool) -> None:
     length = getattr(limits, "max_span_attribute_length", None)
     count = getattr(limits, "max_span_attributes", None)
     if length is not None:
-        _warn_once(
+        warn_once(
             provider,
             "otel-taskhistory: this provider cuts attribute values at %s characters, so prompts"
             " will be cut: unset OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT and"
@@ -200,7 +213,7 @@ def _warn_of_limits(provider: TracerProvider, *, made: bool) -> None:
             length,
         )
     if count is not None and count < _ENOUGH_ATTRIBUTES:
-        _warn_once(
+        warn_once(
             provider,
             "otel-taskhistory: this provider keeps %s attributes a span, the newest ones, so"
             " goals and prompts may be dropped: raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
@@ -208,7 +221,7 @@ def _warn_of_limits(provider: TracerProvider, *, made: bool) -> None:
         )
     sampler = provider.sampler
     if not _keeps_every_task(sampler):
-        _warn_once(
+        warn_once(
             provider,
             "otel-taskhistory: this provider samples (%s), so whole tasks may be missing: unset"
             " OTEL_TRACES_SAMPLER or use always_on",
@@ -220,36 +233,6 @@ def _keeps_every_task(sampler: Sampler) -> bool:
     """Whether a span without a parent, as every task is, is always recorded."""
     root = getattr(sampler, "_root", sampler)  # of ParentBased
     return root is ALWAYS_ON or (isinstance(root, TraceIdRatioBased) and root.rate >= 1)
-
-
-def _warn_of_content(provider: TracerProvider) -> None:
-    for processor in _processors(provider):
-        exporter = _exporter_in(processor)
-        if exporter is None or isinstance(exporter, TaskHistoryExporter):
-            continue
-        # Memory is not left; what is printed on a console is often collected.
-        if getattr(exporter, "redacts_content", False) or isinstance(
-            exporter, InMemorySpanExporter
-        ):
-            continue
-        _warn_once(
-            exporter,
-            "otel-taskhistory: %s on this provider gets goals, prompts and results as they are",
-            type(exporter).__name__,
-        )
-
-
-_warned: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
-
-
-def _warn_once(about: object, message: str, *args: object) -> None:
-    try:
-        told = _warned.setdefault(about, set())
-    except TypeError:  # an exporter that cannot be a key
-        told = set()
-    if message not in told:
-        told.add(message)
-        _logger.warning(message, *args)
 
 
 def _renew_lock() -> None:

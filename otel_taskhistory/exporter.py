@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from opentelemetry.sdk.resources import OTELResourceDetector
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-from opentelemetry.trace import Span
+from opentelemetry.trace import Span, get_tracer_provider
 
 from otel_taskhistory import semconv
 from otel_taskhistory.errors import HistoryRefused
@@ -35,6 +35,13 @@ from otel_taskhistory.recording.sink import (
     register_sink,
     unregister_sink,
 )
+from otel_taskhistory.redaction.neighbours import (
+    exporter_in,
+    processors_of,
+    warn_of_content,
+    warn_of_environment,
+)
+from otel_taskhistory.redaction.scrubber import scrubber_of
 from otel_taskhistory.settings import Retention, Settings
 from otel_taskhistory.spans.given_up import given_up
 from otel_taskhistory.spans.record import LogRecord, OriginRecord
@@ -53,6 +60,22 @@ MAX_PICTURE_BYTES: Final = 256 * 2**20
 """A larger file is not read for a screenshot; it is recorded as ``too_large``."""
 
 
+class Arguments(TypedDict, total=False):
+    """What `TaskHistoryExporter` takes, for all that make one; None is "not given"."""
+
+    directory: str | os.PathLike[str] | None
+    owner: str | None
+    retention: Retention | None
+    durability: str | None
+    database: str | os.PathLike[str] | None
+    artifacts: str | os.PathLike[str] | None
+    busy_timeout: float | str | None
+    scrub: bool | None
+    secrets: Sequence[str]
+    on_error: Callable[[BaseException], None] | None
+    service_name: str | None
+
+
 class TaskHistoryExporter(SpanExporter):
     """Writes spans into a history; when `export` has returned SUCCESS they are committed.
 
@@ -66,6 +89,10 @@ class TaskHistoryExporter(SpanExporter):
         database: the database file, if not in `directory`.
         artifacts: the folder of pictures, if not in `directory`.
         busy_timeout: seconds to wait for another writer's lock, at most, once.
+        scrub: whether secrets are masked before anything is written (``OTEL_TASKHISTORY_SCRUB``,
+            no): registered ones, values of environment variables whose names look secret, and
+            whatever looks like one. Pictures stay as they are.
+        secrets: values to be masked wherever they stand; giving some switches `scrub` on.
         on_error: called with the exception whenever something could not be stored as it was.
         service_name: the ``service.name`` of this process, if it is known already.
 
@@ -73,6 +100,9 @@ class TaskHistoryExporter(SpanExporter):
         TaskHistoryError: a setting is bad, or the history must not or cannot be used; the disk
             is as it was then. Nothing else in this class raises.
     """
+
+    stays_local: Final = True
+    """It gets all there is, and keeps it on this machine."""
 
     def __init__(
         self,
@@ -84,6 +114,8 @@ class TaskHistoryExporter(SpanExporter):
         database: str | os.PathLike[str] | None = None,
         artifacts: str | os.PathLike[str] | None = None,
         busy_timeout: float | str | None = None,
+        scrub: bool | None = None,
+        secrets: Sequence[str] = (),
         on_error: Callable[[BaseException], None] | None = None,
         service_name: str | None = None,
     ) -> None:
@@ -95,7 +127,10 @@ class TaskHistoryExporter(SpanExporter):
             retention=retention,
             durability=durability,
             busy_timeout=busy_timeout,
+            scrub=scrub,
+            secrets=secrets,
         )
+        self._scrubber = scrubber_of(self.settings)
         self._on_error = on_error
         self._logged_at: dict[str, float] = {}
         self._failures: dict[str, int] = {}
@@ -107,6 +142,7 @@ class TaskHistoryExporter(SpanExporter):
             # Only a guess: what the spans say counts, and is what the history is stamped with.
             look(self.settings, explicit_service(_service_of_environment()))
         self._writer = Writer(self.settings, service_name=service, on_error=on_error)
+        self._looked_around = warn_of_environment("spans")
         register_sink(self)
         _exporters.add(self)
 
@@ -114,6 +150,7 @@ class TaskHistoryExporter(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Commit ended spans; FAILURE when they could not be (they wait in memory then)."""
+        self._look_around()
         try:
             entries = [entry for span in spans if (entry := self._entry(span, allow_open=False))]
             if self._writer.closed:
@@ -161,6 +198,8 @@ class TaskHistoryExporter(SpanExporter):
         if self._writer.closed:
             return False
         try:
+            if self._scrubber is not None:
+                records = [self._scrubber.record(record) for record in records]
             ours = [record for record in records if self._is_our_service(record.resource)]
             self._refused_spans += len(records) - len(ours)
             if not ours:
@@ -249,6 +288,8 @@ class TaskHistoryExporter(SpanExporter):
 
     def earlier(self, *, task_id: str | None = None, key: str | None = None) -> Earlier | None:
         """See `Sink.earlier`."""
+        if key is not None and self._scrubber is not None:
+            key = self._scrubber.text(key)  # as it was written
         try:
             found = self._writer.task_by(task_id=task_id, key=key)
         except Exception as error:
@@ -279,10 +320,14 @@ class TaskHistoryExporter(SpanExporter):
             "waiting": waiting,
             "waiting_bytes": waiting_bytes,
             "last_error": counters.last_error,
-            "errors": {**counters.by_error, **self._failures},
+            "errors": {**counters.by_error, **self._failures, **self._not_scrubbed()},
         }
 
     # --- inside ---
+
+    def _not_scrubbed(self) -> dict[str, int]:
+        failures = 0 if self._scrubber is None else self._scrubber.failures
+        return {"NotScrubbed": failures} if failures else {}
 
     def _hand_over(self, span: ReadableSpan) -> None:
         if self._writer.closed:
@@ -303,6 +348,8 @@ class TaskHistoryExporter(SpanExporter):
             return None
         try:
             record = record_of(span) if by is None else given_up(record_of(span), by)
+            if self._scrubber is not None:
+                record = self._scrubber.record(record)
         except Exception as error:
             self._failed("a span could not be read", error)
             return None
@@ -320,6 +367,21 @@ class TaskHistoryExporter(SpanExporter):
         if isinstance(named, list | tuple):
             marks |= {str(name) for name in named}
         return Entry(record, reading.facts, time.time_ns(), marks)
+
+    def _look_around(self) -> None:
+        """Tell of exporters that get everything beside this one, once, at the first spans.
+
+        Behind the SDK's processors an exporter does not know its provider; most have one.
+        """
+        if self._looked_around:
+            return
+        self._looked_around = True
+        try:
+            processors = processors_of(get_tracer_provider())
+            if any(exporter_in(one) is self for one in processors):
+                warn_of_content(processors)
+        except Exception as error:
+            self._failed("the other exporters could not be looked at", error)
 
     def _is_denied(self, span: ReadableSpan) -> bool:
         scope = span.instrumentation_scope

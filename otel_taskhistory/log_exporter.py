@@ -11,13 +11,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
 
-from otel_taskhistory.exporter import DENIED_SCOPES, TaskHistoryExporter
+from otel_taskhistory.exporter import DENIED_SCOPES, Arguments, TaskHistoryExporter
 from otel_taskhistory.recording.sink import live_sink, unregister_sink
-from otel_taskhistory.settings import Retention, Settings
+from otel_taskhistory.redaction.neighbours import warn_of_environment
+from otel_taskhistory.redaction.scrubber import scrubber_of
+from otel_taskhistory.settings import Settings
 from otel_taskhistory.spans.record import LogRecord
 from otel_taskhistory.spans.sdk_logs import log_record_of
 from otel_taskhistory.store.writer import report
@@ -39,19 +41,27 @@ class Outlet:
 
     Raises:
         SettingsError: a setting is bad.
+        TypeError: there is no such setting.
     """
 
-    def __init__(self, exporter: TaskHistoryExporter | None = None, **settings: Any) -> None:
+    def __init__(
+        self, exporter: TaskHistoryExporter | None = None, **settings: Unpack[Arguments]
+    ) -> None:
         self._given = exporter
-        self._arguments = {name: value for name, value in settings.items() if value is not None}
+        self._arguments: dict[str, Any] = {
+            name: value for name, value in settings.items() if value is not None
+        }
         self._on_error: Callable[[BaseException], None] | None = settings.get("on_error")
-        places = {
+        resolved = {
             name: value
             for name, value in self._arguments.items()
             if name not in ("on_error", "service_name")
         }
-        self._anywhere = not places
-        self._database = Settings.resolve(**places).database
+        self._anywhere = not resolved.keys() - {"scrub", "secrets"}
+        decided = Settings.resolve(**resolved)
+        self._database = decided.database
+        # Whatever the exporter does that writes them. What it has masked stays as it is.
+        self._scrubber = scrubber_of(decided)
         self._own: TaskHistoryExporter | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -63,6 +73,8 @@ class Outlet:
         if self.closed:
             return False
         try:
+            if self._scrubber is not None:
+                records = [self._scrubber.record(record) for record in records]
             return self._exporter().add_logs(records, wait=wait)
         except Exception as error:
             self.failed("log records could not be recorded", error)
@@ -117,39 +129,18 @@ class TaskHistoryLogExporter(LogRecordExporter):
     Args:
         exporter: writes the spans of this process. By default the live `TaskHistoryExporter`, and
             when there is none one of our own, with the settings given here.
-        directory, owner, retention, durability, database, artifacts, busy_timeout, on_error,
-        service_name: as of `TaskHistoryExporter`.
+        settings: any that `TaskHistoryExporter` takes: ``directory``, ``owner``, ``scrub``, ….
 
     Raises:
         SettingsError: a setting is bad. Nothing else in this class raises.
+        TypeError: there is no such setting.
     """
 
     def __init__(
-        self,
-        exporter: TaskHistoryExporter | None = None,
-        *,
-        directory: str | os.PathLike[str] | None = None,
-        owner: str | None = None,
-        retention: Retention | None = None,
-        durability: str | None = None,
-        database: str | os.PathLike[str] | None = None,
-        artifacts: str | os.PathLike[str] | None = None,
-        busy_timeout: float | str | None = None,
-        on_error: Callable[[BaseException], None] | None = None,
-        service_name: str | None = None,
+        self, exporter: TaskHistoryExporter | None = None, **settings: Unpack[Arguments]
     ) -> None:
-        self._outlet = Outlet(
-            exporter,
-            directory=directory,
-            owner=owner,
-            retention=retention,
-            durability=durability,
-            database=database,
-            artifacts=artifacts,
-            busy_timeout=busy_timeout,
-            on_error=on_error,
-            service_name=service_name,
-        )
+        self._outlet = Outlet(exporter, **settings)
+        warn_of_environment("log records")
         self.passed_over = 0
         """Log records that were written outside of spans."""
 

@@ -18,6 +18,7 @@ from opentelemetry.trace import StatusCode
 
 from otel_taskhistory import semconv
 from otel_taskhistory.exporter import TaskHistoryExporter
+from otel_taskhistory.redaction.neighbours import beside, warn_of_content
 from otel_taskhistory.snapshots import INTERVAL_SECONDS, Snapshots
 from otel_taskhistory.spans.given_up import GIVEN_UP
 
@@ -49,6 +50,7 @@ class TaskHistoryProcessor(SpanProcessor):
         self._open = weakref.WeakValueDictionary()
         self._begun_in: dict[tuple[int, int], int] = {}
         """Spans that began in a handler of a cancellation: identity of that exception."""
+        self._neighbours = 0
         self._inherited: frozenset[tuple[int, int]] = frozenset()
         _processors.add(self)
 
@@ -61,6 +63,7 @@ class TaskHistoryProcessor(SpanProcessor):
         if self._snapshots is not None:
             self._snapshots.begin()
         if span.parent is None or _is_ours(span):
+            self._look_around(span)
             self.exporter.begin(span)
 
     def on_end(self, span: ReadableSpan) -> None:
@@ -92,6 +95,18 @@ class TaskHistoryProcessor(SpanProcessor):
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Commit what waits, within about `timeout_millis`."""
         return self.exporter.force_flush(timeout_millis)
+
+    def _look_around(self, span: Span) -> None:
+        """Tell of exporters that get everything beside ours, also of those that come later."""
+        processors = beside(span)
+        if len(processors) == self._neighbours:
+            return
+        self._neighbours = len(processors)
+        try:
+            warn_of_content(processors)
+        except Exception:
+            # An exporter that cannot even be looked at; recording goes on.
+            _logger.exception("otel-taskhistory: the other exporters could not be looked at")
 
     def _before_fork(self) -> None:
         if self._snapshots is not None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal, TypeVar
@@ -55,11 +55,17 @@ ENV_DURABILITY: Final = "OTEL_TASKHISTORY_DURABILITY"
 """``full`` or ``normal``."""
 ENV_BUSY_TIMEOUT: Final = "OTEL_TASKHISTORY_BUSY_TIMEOUT"
 """How long to wait for a lock, in seconds."""
+ENV_SCRUB: Final = "OTEL_TASKHISTORY_SCRUB"
+"""Whether secrets are masked before anything is written: ``true`` or ``false``."""
+ENV_REMOTE_POLICY: Final = "OTEL_TASKHISTORY_REMOTE_POLICY"
+"""What ``taskhistory_otlp`` lets out: the name of a policy, ``ids_only`` by default."""
 
 DEFAULT_OWNER: Final = "host-agent"
 DATABASE_NAME: Final = "history.db"
 ARTIFACTS_NAME: Final = "artifacts"
 DEFAULT_BUSY_TIMEOUT: Final = 5.0
+SHORTEST_SECRET: Final = 4
+"""Characters of a secret that is given; a shorter one would mask half of every text."""
 
 _LONGEST_AGE: Final = timedelta(days=36_500)  # more would leave the calendar when subtracted
 _LARGEST_INTEGER: Final = 2**63 - 1  # of an SQLite column
@@ -123,6 +129,10 @@ class Settings:
     durability: Durability
     busy_timeout: float
     """Seconds to wait for a lock; 0 means not at all."""
+    scrub: bool = False
+    """Whether secrets are masked before anything is written."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Values that are masked then, beside those that look secret."""
 
     @classmethod
     def resolve(
@@ -135,6 +145,8 @@ class Settings:
         retention: Retention | None = None,
         durability: str | None = None,
         busy_timeout: float | str | None = None,
+        scrub: bool | None = None,
+        secrets: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
     ) -> Settings:
         """Decide every setting: argument, else environment, else default. Touches no disk.
@@ -147,6 +159,8 @@ class Settings:
             retention: replaces all three limits of the environment, also those it leaves alone.
             durability: ``full`` or ``normal``.
             busy_timeout: seconds, also as text.
+            scrub: whether secrets are masked before anything is written.
+            secrets: values to be masked; giving some switches `scrub` on.
             environ: where ``OTEL_TASKHISTORY_*`` are looked up; the process's own by default.
 
         Raises:
@@ -186,6 +200,8 @@ class Settings:
             busy_timeout=_busy_timeout(
                 *_given("busy_timeout", busy_timeout, ENV_BUSY_TIMEOUT, env)
             ),
+            scrub=_scrub(scrub, secrets, env),
+            secrets=checked_secrets(secrets),
         )
 
 
@@ -280,6 +296,40 @@ def _busy_timeout(name: str, value: object) -> float:
     if not 0 <= seconds <= _LONGEST_BUSY_TIMEOUT:  # also refuses NaN
         raise bad_value(name, value, "is out of range", _BUSY_HINT)
     return float(seconds)
+
+
+def _scrub(argument: object, secrets: Sequence[str], env: Mapping[str, str]) -> bool:
+    name, value = _given("scrub", argument, ENV_SCRUB, env)
+    match value.strip().lower() if isinstance(value, str) else value:
+        case None:
+            return bool(secrets)
+        case True | "true" | "1" | "yes" | "on":
+            return True
+        case False | "false" | "0" | "no" | "off":
+            if secrets:
+                raise SettingsError(
+                    f"{name}={value} would leave the secrets= unmasked; leave one of them out"
+                )
+            return False
+        case _:
+            raise bad_value(name, value, "is neither true nor false", "use true or false")
+
+
+def checked_secrets(value: object) -> tuple[str, ...]:
+    """Secrets to be masked, if they can be. None of them is ever shown, also not in an error.
+
+    Raises:
+        SettingsError: it is no list of texts, or one of them is too short.
+    """
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise SettingsError("secrets= is a list of texts; use secrets=[...]")
+    secrets = tuple(value)
+    if any(not isinstance(one, str) or len(one.strip()) < SHORTEST_SECRET for one in secrets):
+        raise SettingsError(
+            f"secrets= holds what cannot be masked; each is a text of at least {SHORTEST_SECRET}"
+            " characters"
+        )
+    return tuple(one.strip() for one in secrets)
 
 
 # --- retention --------------------------------------------------------------------------------

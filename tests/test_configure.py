@@ -290,7 +290,8 @@ def test_an_exporter_that_carries_content_is_warned_about_once(
     provider.add_span_processor(SimpleSpanProcessor(InMemorySpanExporter()))
     configure(tmp_path, tracer_provider=provider, exporters=[Remote()])
     configure(tmp_path, tracer_provider=provider)
-    assert warnings() == ["Remote on this provider gets goals, prompts and results as they are"]
+    told = "Remote on this provider gets goals, prompts and results as they are; wrap it:"
+    assert warnings() == [f"{told} RedactingExporter(Remote(...))"]
 
 
 def test_an_exporter_that_redacts_is_not_warned_about(

@@ -18,11 +18,11 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "semconv", "settings", "units", "text", "_version"}),
-    frozenset({"recording", "spans", "images", "thumbnails"}),
+    frozenset({"recording", "spans", "images", "thumbnails", "redaction"}),
     frozenset({"conventions"}),
     frozenset({"store"}),
     frozenset({"exporter", "log_exporter", "completion_hook", "history", "watch"}),
-    frozenset({"processor", "snapshots", "redaction", "transport", "pages"}),
+    frozenset({"processor", "snapshots", "transport", "pages"}),
     frozenset({"configure", "cli", "datasette_plugin", "demo", "mcp"}),
     frozenset({"", "__main__", "testing"}),
 )

@@ -576,3 +576,63 @@ def test_a_shown_size_is_near_the_size(size: int) -> None:
     """What is shown reads back to the size within half of its last digit."""
     shown = format_size(size)
     assert abs(parse_size(shown) - size) <= parse_size(f"0.05 {shown.split()[1]}") + 1
+
+
+# --- scrubbing --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argument", "variable", "secrets", "scrub"),
+    [
+        (None, None, (), False),
+        (None, "", (), False),
+        (None, "true", (), True),
+        (None, " ON ", (), True),
+        (None, "1", (), True),
+        (None, "false", (), False),
+        (None, "no", (), False),
+        (False, "true", (), False),
+        (True, "false", (), True),
+        (None, None, ["hunter2"], True),
+        (True, None, ["hunter2"], True),
+    ],
+)
+def test_scrubbing_is_switched_on_by_argument_environment_or_secrets(
+    argument: bool | None, variable: str | None, secrets: Any, scrub: bool
+) -> None:
+    """Off by default."""
+    environ = {} if variable is None else env(SCRUB=variable)
+    settings = resolve(environ, scrub=argument, secrets=secrets)
+    assert settings.scrub is scrub
+    assert settings.secrets == tuple(secrets)
+
+
+@pytest.mark.parametrize(
+    ("environ", "arguments", "named"),
+    [
+        (env(SCRUB="maybe"), {}, "OTEL_TASKHISTORY_SCRUB='maybe'"),
+        ({}, {"scrub": "maybe"}, "scrub='maybe'"),
+        ({}, {"scrub": 7}, "scrub=7"),
+        ({}, {"scrub": False, "secrets": ["hunter2"]}, "scrub=False"),
+        (env(SCRUB="off"), {"secrets": ["hunter2"]}, "OTEL_TASKHISTORY_SCRUB=off"),
+        ({}, {"secrets": "hunter2"}, "secrets="),
+        ({}, {"secrets": ["abc"]}, "secrets="),
+        ({}, {"secrets": [None]}, "secrets="),
+        ({}, {"secrets": 5}, "secrets="),
+    ],
+)
+def test_a_bad_scrubbing_setting_is_one_sentence_without_the_secret(
+    environ: Mapping[str, str], arguments: dict[str, Any], named: str
+) -> None:
+    """A secret that would stay in the open is an error, and is not in its text."""
+    with pytest.raises(SettingsError) as caught:
+        resolve(environ, **arguments)
+    message = str(caught.value)
+    assert named in message
+    assert "hunter2" not in message
+    assert "'abc'" not in message
+
+
+def test_settings_do_not_show_the_secrets() -> None:
+    """They are printed and logged as other settings are."""
+    assert "hunter2" not in repr(resolve(secrets=["hunter2"]))

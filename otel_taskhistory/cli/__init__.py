@@ -41,6 +41,8 @@ COMMANDS: Final = {
     "unpin": "prune:unpin_command",
     "import": "import_:import_command",
     "reproject": "reproject:reproject_command",
+    "forward": "forward:forward_command",
+    "receive": "receive:receive_command",
     "completion": "completion:completion_command",
     "mcp": "mcp:mcp_command",
 }

@@ -10,7 +10,15 @@ from collections.abc import Sequence
 import click
 
 from otel_taskhistory.cli.options import Place, history_options
+from otel_taskhistory.cli.receive import (
+    Given,
+    refuse_sender_options,
+    sender_options,
+    tell_received,
+    tell_senders,
+)
 from otel_taskhistory.errors import TaskHistoryError
+from otel_taskhistory.settings import Settings
 from otel_taskhistory.store.schema import SCHEMA_VERSION
 
 TOKEN_VARIABLE = "OTEL_TASKHISTORY_SERVE_TOKEN"
@@ -47,23 +55,65 @@ TOKEN_VARIABLE = "OTEL_TASKHISTORY_SERVE_TOKEN"
     metavar="NAME",
     help="Another name that this machine is called by. May be repeated.",
 )
+@click.option(
+    "--receive",
+    is_flag=True,
+    help="Let agents write into the history, too, as `receive` does: at /v1/traces and /v1/logs.",
+)
+@sender_options
 @history_options
+@click.pass_context
 def serve_command(
+    context: click.Context,
     place: Place,
     host: str,
     port: int,
     open_browser: bool,
     token: str | None,
     hosts: tuple[str, ...],
+    receive: bool,
+    given: Given,
 ) -> None:
     """Show the history in a browser, with Datasette, while agents write to it.
 
-    Nothing is written. The address is printed; Ctrl-C ends it.
+    Nothing is written, unless by agents that send to it (--receive). The address is printed; Ctrl-C
+    ends it.
     """
+    if not receive:
+        refuse_sender_options(context)
     if importlib.util.find_spec("datasette") is None:
         raise TaskHistoryError("serve needs Datasette: pip install 'otel-taskhistory[datasette]'")
     from otel_taskhistory.datasette_plugin import server
+    from otel_taskhistory.transport.receiver.server import check_installed
 
+    senders = None
+    if receive:
+        check_installed("serve --receive")
+        senders = server.Senders(given.limits(), given.rules())
+        settings, owner = place.settings(), place.settings().owner
+    else:
+        settings, owner = _existing(place)
+    where = server.Place(host, port, token, hosts)
+
+    def ready(addresses: Sequence[str], needed: str | None) -> None:
+        click.echo(f"the history of {owner} at {settings.directory}; Ctrl-C ends it", err=True)
+        for address in addresses:
+            # A token that somebody has chosen is known to him, and stays out of logs.
+            click.echo(address.partition("?")[0] if token else address)
+        if token:
+            click.echo("in the first address add ?token= and your token", err=True)
+        if receive:
+            tell_senders(addresses[0].partition("/?")[0].rstrip("/"), needed, chosen=bool(token))
+        if open_browser and not webbrowser.open(addresses[0]):
+            click.echo("no browser could be opened: open the address yourself", err=True)
+
+    received = server.serve(settings, where, ready, senders)
+    if received is not None:
+        tell_received(received)
+
+
+def _existing(place: Place) -> tuple[Settings, str]:
+    """Where the history is, and its owner; says so when it is a newer version's."""
     with place.open() as history:
         settings, identity = history.settings, history.identity
     if identity.schema_version > SCHEMA_VERSION:
@@ -73,18 +123,4 @@ def serve_command(
             " not shown",
             err=True,
         )
-    where = server.Place(host, port, token, hosts)
-
-    def ready(addresses: Sequence[str]) -> None:
-        click.echo(
-            f"the history of {identity.owner} at {settings.directory}; Ctrl-C ends it", err=True
-        )
-        for address in addresses:
-            # A token that somebody has chosen is known to him, and stays out of logs.
-            click.echo(address.partition("?")[0] if token else address)
-        if token:
-            click.echo("in the first address add ?token= and your token", err=True)
-        if open_browser and not webbrowser.open(addresses[0]):
-            click.echo("no browser could be opened: open the address yourself", err=True)
-
-    server.serve(settings, where, ready)
+    return settings, identity.owner

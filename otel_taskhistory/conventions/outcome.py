@@ -29,6 +29,8 @@ _STATUSES: dict[str, Status] = {
     "succeeded": "succeeded",
     "failed": "failed",
     "cancelled": "cancelled",
+    # Of a span that another history sends, closed, as its process was gone.
+    "interrupted": "interrupted",
 }
 
 CANCELLATIONS: Final = frozenset(

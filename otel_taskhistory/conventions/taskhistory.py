@@ -58,6 +58,10 @@ def read(record: SpanRecord) -> SpanFacts | None:
     )
 
 
+_MESSAGES: Final = (semconv.GEN_AI_INPUT_MESSAGES, semconv.GEN_AI_OUTPUT_MESSAGES)
+_TIMES: Final = (semconv.TASKHISTORY_CALL_STARTED, semconv.TASKHISTORY_CALL_ENDED)
+
+
 def _model_calls(record: SpanRecord, outcome: Outcome) -> tuple[ModelCall, ...]:
     calls = [
         _model_call(event.attributes, record, Outcome("succeeded"), ordinal, event)
@@ -69,7 +73,9 @@ def _model_calls(record: SpanRecord, outcome: Outcome) -> tuple[ModelCall, ...]:
     attributes = record.attributes
     if isinstance(absent, list | tuple) and absent:
         attributes = {key: value for key, value in attributes.items() if key not in absent}
-    if semconv.GEN_AI_INPUT_MESSAGES in attributes or semconv.GEN_AI_OUTPUT_MESSAGES in attributes:
+    # Of what was sent without content only the times are left.
+    telling = _MESSAGES if absent else _MESSAGES + _TIMES
+    if any(name in attributes for name in telling):
         calls.append(_model_call(attributes, record, outcome, len(calls), None))
     return tuple(calls)
 
@@ -84,7 +90,7 @@ def _model_call(
     """One call: it succeeded once its decision came, else it shares the fate of its step."""
     started = as_integer(attributes.get(semconv.TASKHISTORY_CALL_STARTED))
     ended = as_integer(attributes.get(semconv.TASKHISTORY_CALL_ENDED))
-    answered = semconv.GEN_AI_OUTPUT_MESSAGES in attributes
+    answered = semconv.GEN_AI_OUTPUT_MESSAGES in attributes or ended is not None
     if event is not None and not answered:
         outcome = Outcome("failed")  # it was asked again: the first answer never came
         ended = ended or event.time_ns

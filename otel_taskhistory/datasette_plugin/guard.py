@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
-import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from otel_taskhistory.datasette_plugin.answers import PAGE_POLICY
+from otel_taskhistory.transport.access import Header, Names, bearers, same
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Header = tuple[bytes, bytes]
 
 PARAMETER: Final = "token"
 
@@ -43,7 +41,6 @@ _DEFAULTS: Final = (
 """What an answer gets that does not say it by itself."""
 
 _COOKIE_SECONDS: Final = 30 * 24 * 3600
-_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:@/\\\s]+)(?::[0-9]{1,5})?")
 
 
 class Guard:
@@ -71,8 +68,7 @@ class Guard:
         start: str,
     ) -> None:
         self._app = app
-        self._names = frozenset(name.lower().rstrip(".") for name in names)
-        self._any_address = any_address
+        self._accepted = Names(names, any_address=any_address)
         self._token = token
         self._cookie = cookie
         self._start = start
@@ -93,7 +89,7 @@ class Guard:
     def _judge(self, scope: Scope) -> Callable[[Send], Awaitable[None]] | None:
         """What is answered instead; None when the request may pass."""
         headers = [(bytes(name).lower(), bytes(value)) for name, value in scope["headers"]]
-        if not self._is_for_us(headers):
+        if not self._accepted.meant_by(headers):
             return _said(
                 421,
                 "This is a task history; it does not answer to that name. Use the address that"
@@ -107,24 +103,13 @@ class Guard:
                 return answer
         return _moved(self._start) if scope["path"] == "/" else None
 
-    def _is_for_us(self, headers: list[Header]) -> bool:
-        hosts = [value for name, value in headers if name == b"host"]
-        found = _HOST.fullmatch(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
-        if found is None:
-            return False
-        name = found[1].lower().rstrip(".")
-        if name in self._names:
-            return True
-        address = _address(name)
-        return address is not None and (self._any_address or address.is_loopback)
-
     def _ask_for_token(
         self, token: str, scope: Scope, headers: list[Header]
     ) -> Callable[[Send], Awaitable[None]] | None:
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         shown = [value for name, value in query if name == PARAMETER]
         proof = _proof(token)
-        if any(_same(given, token) for given in shown):
+        if any(same(given, token) for given in shown):
             # From the address bar and the history of the browser it goes into a cookie.
             rest = urlencode([pair for pair in query if pair[0] != PARAMETER])
             path = "/" + _path_of(scope).lstrip("/\\")
@@ -132,14 +117,9 @@ class Guard:
                 f"{self._cookie}={proof}; Path=/; Max-Age={_COOKIE_SECONDS}; HttpOnly; SameSite=Lax"
             )
             return _moved(f"{path}?{rest}" if rest else path, (b"set-cookie", cookie.encode()))
-        given = [
-            value.decode("latin-1")[7:].strip()
-            for name, value in headers
-            if name == b"authorization" and value[:7].lower() == b"bearer "
-        ]
-        if any(_same(own, token) for own in given):
+        if any(same(own, token) for own in bearers(headers)):
             return None
-        if any(_same(own, proof) for own in _cookies(headers, self._cookie)):
+        if any(same(own, proof) for own in _cookies(headers, self._cookie)):
             return None
         return _said(
             401,
@@ -152,12 +132,6 @@ class Guard:
 def _proof(token: str) -> str:
     """What the cookie holds: it tells the token to nobody, and ends with it."""
     return hmac.new(token.encode(), b"otel-taskhistory cookie", hashlib.sha256).hexdigest()
-
-
-def _same(given: str, wanted: str) -> bool:
-    return hmac.compare_digest(
-        given.encode("utf-8", "backslashreplace"), wanted.encode("utf-8", "backslashreplace")
-    )
 
 
 def _cookies(headers: list[Header], wanted: str) -> list[str]:
@@ -174,13 +148,6 @@ def _cookies(headers: list[Header], wanted: str) -> list[str]:
             if wanted in cookie:
                 found.append(cookie[wanted].value)
     return found
-
-
-def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return None
 
 
 def _path_of(scope: Scope) -> str:

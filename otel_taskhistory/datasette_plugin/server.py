@@ -1,35 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One history behind one address, until it is told to stop; the history is never written to."""
+"""One history behind one address, until it is told to stop.
+
+The pages never write to it. With an endpoint for agents (``--receive``) this process has a writer
+of the history as well, which only that endpoint leads to: everything else stays behind the `Guard`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import ipaddress
-import secrets
-import signal
 import socket
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import FrameType, ModuleType
-from typing import Final
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
-import uvicorn
 from datasette.app import Datasette
 from datasette.plugins import pm
 
 from otel_taskhistory.datasette_plugin.database import HistoryDatabase
-from otel_taskhistory.datasette_plugin.guard import PARAMETER, App, Guard
-from otel_taskhistory.errors import TaskHistoryError
+from otel_taskhistory.datasette_plugin.guard import PARAMETER, App, Guard, Receive, Scope, Send
 from otel_taskhistory.settings import Settings
+from otel_taskhistory.transport.listening import Place, listen
+from otel_taskhistory.transport.patient import serve_until_told
+from otel_taskhistory.transport.receiver.server import PATIENCE, endpoint_of, intake_of, written
+
+if TYPE_CHECKING:
+    from otel_taskhistory.store.writer import Writer
+    from otel_taskhistory.transport.receiver.body import Limits
+    from otel_taskhistory.transport.receiver.intake import Received, Rules
+
+__all__ = ["Place", "Senders", "guarded", "make_datasette", "serve"]
 
 DATABASE: Final = "history"
 """How Datasette calls the history: ``/history/tasks``."""
-
-SHORTEST_TOKEN: Final = 16
 
 _SETTINGS: Final = {
     "allow_download": False,  # of a history that is in use, the file alone is not all of it
@@ -41,92 +46,13 @@ _SETTINGS: Final = {
 _PATIENCE: Final = 3
 """Seconds that answers which are on their way get when the server is told to stop."""
 
-_EVERYWHERE: Final = ("0.0.0.0", "::", "")
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where to listen, and to whom.
+class Senders:
+    """What agents may do that write into the history."""
 
-    Raises:
-        TaskHistoryError: the token is too easy to guess.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8001
-    """0 takes any that is free."""
-    token: str | None = field(default=None, repr=False)
-    """What was given; see `wanted_token`."""
-    hosts: tuple[str, ...] = ()
-    """More names by which this machine is called."""
-
-    def __post_init__(self) -> None:
-        if self.token is not None and len(self.token) < SHORTEST_TOKEN:
-            raise TaskHistoryError(
-                f"a token of {len(self.token)} characters can be guessed: use {SHORTEST_TOKEN} or"
-                " more, or none and a random one is made"
-            )
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    def wanted_token(self) -> str | None:
-        """What requests must show: the given one; elsewhere than on loopback, else a random one."""
-        if self.token is not None or self.is_loopback:
-            return self.token
-        return secrets.token_urlsafe(32)
-
-    def names(self) -> list[str]:
-        """The names by which one may call this server."""
-        own = [] if self.is_loopback else [socket.gethostname()]
-        return ["localhost", _in_url(self.host), *own, *self.hosts]
-
-
-def listen(place: Place) -> socket.socket:
-    """A socket that accepts connections from now on.
-
-    Raises:
-        TaskHistoryError: the port is taken, or the address is none of this machine.
-    """
-    try:
-        found = socket.getaddrinfo(
-            place.host or None, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, _, _, _, address = found[0]
-        return socket.create_server(address[:2], family=family, backlog=128)
-    except OSError as error:
-        where = f"{_in_url(place.host)}:{place.port}"
-        if error.errno == errno.EADDRINUSE:
-            raise TaskHistoryError(
-                f"port {place.port} is in use (another serve?): choose another with --port, or"
-                " --port 0 for any that is free"
-            ) from error
-        if error.errno in (errno.EACCES, errno.EPERM):
-            raise TaskHistoryError(
-                f"not allowed to listen at {where}: choose a --port from 1024 on"
-            ) from error
-        raise TaskHistoryError(
-            f"cannot listen at {where} ({error.strerror}): --host must be an address of this"
-            " machine"
-        ) from error
-
-
-def addresses(place: Place, port: int, token: str | None) -> list[str]:
-    """The addresses to be opened in a browser, the one for this machine first."""
-    query = f"?{PARAMETER}={token}" if token else ""
-    if place.host in _EVERYWHERE:
-        hosts = ["127.0.0.1", socket.gethostname()]
-    else:
-        hosts = [_in_url(place.host)]
-    return [f"http://{host}:{port}/{query}" for host in hosts]
+    limits: Limits
+    rules: Rules
 
 
 def make_datasette(settings: Settings) -> Datasette:
@@ -154,50 +80,73 @@ def guarded(datasette: Datasette, place: Place, port: int, token: str | None) ->
 def serve(
     settings: Settings,
     place: Place,
-    ready: Callable[[Sequence[str]], None],
-) -> None:
-    """Serve a history until SIGINT or SIGTERM.
+    ready: Callable[[Sequence[str], str | None], None],
+    senders: Senders | None = None,
+) -> Received | None:
+    """Serve a history until SIGINT or SIGTERM; what was received, if that was wanted.
 
     Args:
         settings: where the history is; it may come, go, and be replaced meanwhile.
         place: where to listen.
-        ready: called with the addresses when connections are accepted.
+        ready: called when connections are accepted with the addresses to be opened in a browser
+            and the token that is needed.
+        senders: agents may write into the history, which is made if it is not there.
 
     Raises:
-        TaskHistoryError: the port is taken, or the address is none of this machine.
+        TaskHistoryError: the port is taken, or the address is none of this machine; with senders
+            also: the history must not or cannot be used.
     """
-    with listen(place) as listening:
-        asyncio.run(_serve(settings, place, listening, ready))
+    with ExitStack() as stack:
+        listening = stack.enter_context(listen(place, "another serve"))
+        if senders is None:
+            asyncio.run(_serve(settings, place, listening, ready))
+            return None
+        writer = stack.enter_context(written(settings))
+        return asyncio.run(_serve(settings, place, listening, ready, writer, senders))
 
 
 async def _serve(
     settings: Settings,
     place: Place,
     listening: socket.socket,
-    ready: Callable[[Sequence[str]], None],
-) -> None:
+    ready: Callable[[Sequence[str], str | None], None],
+    writer: Writer | None = None,
+    senders: Senders | None = None,
+) -> Received | None:
     port = listening.getsockname()[1]
     token = place.wanted_token()
     datasette = make_datasette(settings)
-    try:
+    intake = None
+    async with AsyncExitStack() as stack:
+        stack.callback(_close, datasette)
         await datasette.invoke_startup()
-        server = uvicorn.Server(
-            uvicorn.Config(
-                guarded(datasette, place, port, token),
-                access_log=False,  # it would hold tokens and what was searched for
-                log_level="warning",
-                lifespan="on",
-                proxy_headers=False,
-                server_header=False,
-                timeout_graceful_shutdown=_PATIENCE,
-                ws="none",
+        app = guarded(datasette, place, port, token)
+        if writer is not None and senders is not None:
+            intake = await stack.enter_async_context(
+                intake_of(writer, senders.limits, senders.rules)
             )
+            app = _beside(endpoint_of(intake, place, token), app)
+        query = f"/?{PARAMETER}={token}" if token else "/"
+        addresses = [f"{address}{query}" for address in place.addresses(port)]
+        await serve_until_told(
+            app,
+            listening,
+            ready=lambda: ready(addresses, token),
+            patience=_PATIENCE if intake is None else PATIENCE,
+            stopping=None if intake is None else intake.stop,
         )
-        with _told_to_stop(server):
-            ready(addresses(place, port, token))
-            await server.serve(sockets=[listening])
-    finally:
-        _close(datasette)
+    return None if intake is None else intake.received
+
+
+def _beside(endpoint: App, pages: App) -> App:
+    """The endpoint at its own paths, the pages at all others."""
+    from otel_taskhistory.transport.receiver.app import PATHS
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        sent = scope["type"] == "http" and scope["path"] in PATHS
+        await (endpoint if sent else pages)(scope, receive, send)
+
+    return app
 
 
 def _close(datasette: Datasette) -> None:
@@ -210,30 +159,8 @@ def _close(datasette: Datasette) -> None:
     datasette.executor.shutdown()
 
 
-@contextmanager
-def _told_to_stop(server: uvicorn.Server) -> Iterator[None]:
-    """A signal ends the server, and nothing else: uvicorn sends it to itself again afterwards."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        server.should_exit = True
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, stop) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _register() -> None:
     """Make sure that Datasette knows the plugin, also where the package is not installed."""
     plugin: ModuleType = sys.modules["otel_taskhistory.datasette_plugin"]
     if not pm.is_registered(plugin):
         pm.register(plugin, name="taskhistory")
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -16,10 +16,12 @@ from typing import Final
 
 from otel_taskhistory import semconv
 from otel_taskhistory.errors import TaskHistoryError
+from otel_taskhistory.redaction.scrubber import Scrubber, scrubber_of
 from otel_taskhistory.spans.otlp import Given, Item, PassedOver, Rejected
 from otel_taskhistory.spans.record import LogRecord, SpanRecord
 from otel_taskhistory.store.commit import StoreAway
 from otel_taskhistory.store.left_open import LeftOpen, call_interrupted
+from otel_taskhistory.store.pins import pin_coming
 from otel_taskhistory.store.rereading import NOT_UNDERSTOOD, read
 from otel_taskhistory.store.writer import AnyEntry, Entry, LogEntry, Writer, size_of
 
@@ -64,10 +66,12 @@ class Importer:
 
     def __init__(self, writer: Writer, clock: Callable[[], int] = time.time_ns) -> None:
         self.writer = writer
+        self._scrubber = scrubber_of(writer.settings)
         self._clock = clock
         self._entries: list[AnyEntry] = []
         self._size = 0
         self._left: list[LeftOpen] = []
+        self._pins: list[str] = []  # of a history that is not there yet
         self.done = Imported()
 
     def take(self, item: Item) -> str | None:
@@ -85,7 +89,9 @@ class Importer:
         if item.interrupted_ns is not None and isinstance(item.record, SpanRecord):
             left = LeftOpen(item.record.trace_id, item.record.span_id, item.interrupted_ns)
             self._left.append(left)
-        self._entries.append(entry_of(item.record, self._clock(), item.marks))
+        if item.pinned is not None:
+            self._pin(item.pinned)
+        self._entries.append(entry_of(item.record, self._clock(), item.marks, self._scrubber))
         self._size += size_of(item.record)
         if len(self._entries) >= RECORDS or self._size >= BYTES:
             self._write(durable=False)
@@ -117,6 +123,14 @@ class Importer:
                 " when what was left open was interrupted; import again later"
             ) from error
 
+    def _pin(self, task_id: str) -> None:
+        """Before its spans come: else retention may take the task at once."""
+        self._write(durable=False)
+        if self.writer.settings.database.exists():
+            pin_coming(self.writer.settings, task_id, self._clock)
+        else:
+            self._pins.append(task_id)
+
     def _write(self, *, durable: bool) -> None:
         entries, self._entries, self._size = self._entries, [], 0
         counters = self.writer.counters
@@ -132,6 +146,9 @@ class Importer:
         self.done.logs += logs
         self.done.rejected += counters.lost - lost + counters.reduced - reduced
         self.done.late += counters.late - late
+        pins, self._pins = self._pins, []
+        for task_id in pins:
+            pin_coming(self.writer.settings, task_id, self._clock)
 
 
 def import_records(
@@ -147,11 +164,18 @@ def import_records(
 
 
 def entry_of(
-    record: SpanRecord | LogRecord, seen_ns: int, marks: frozenset[str] = frozenset()
+    record: SpanRecord | LogRecord,
+    seen_ns: int,
+    marks: frozenset[str] = frozenset(),
+    scrubber: Scrubber | None = None,
 ) -> AnyEntry:
-    """A record as the store takes it; a span is read by itself, the store adds its log records."""
+    """A record as the store takes it; a span is read by itself, the store adds its log records.
+
+    Secrets are masked by `scrubber`, if there is one, before anything is read or written.
+    """
     if isinstance(record, LogRecord):
-        return LogEntry(record, seen_ns, marks)
+        return LogEntry(scrubber.record(record) if scrubber else record, seen_ns, marks)
+    record = scrubber.record(record) if scrubber else record
     reading = read(record)
     if reading.error is not None:
         marks |= {NOT_UNDERSTOOD}

@@ -22,6 +22,7 @@ underscore are ours and may change.
   owner, and retention finds them by their last commit.
 * What retention counts and remembers is in `otel_taskhistory.store.bookkeeping`. Rows of a task
   refer to ``_owners``, which outlives the task until all of them are gone.
+* What changed, and what of it was sent elsewhere, is in `otel_taskhistory.store.forward_tables`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import Final
 from sqlite_utils import Database, Migrations
 
 from otel_taskhistory.store.bookkeeping import STATEMENTS as BOOKKEEPING
+from otel_taskhistory.store.forward_tables import STATEMENTS as FORWARDING
 from otel_taskhistory.store.log_tables import log_tables
 from otel_taskhistory.store.search.index import STATEMENTS as SEARCH
 
@@ -514,7 +516,13 @@ WHERE own.task IS NULL OR task.id IS NOT NULL;
 @migrations()
 def m001_initial(db: Database) -> None:
     """The first schema: contents stored once, the ledger, and what it means."""
-    for statement in (*_statements(_TABLES + _VIEWS), *BOOKKEEPING, *log_tables(filled), *SEARCH):
+    for statement in (
+        *_statements(_TABLES + _VIEWS),
+        *BOOKKEEPING,
+        *FORWARDING,
+        *log_tables(filled),
+        *SEARCH,
+    ):
         db.execute(statement)
 
 

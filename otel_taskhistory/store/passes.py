@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from otel_taskhistory.store import records
-from otel_taskhistory.store.holdings import look, oldest
+from otel_taskhistory.store.holdings import choice, look, oldest
 from otel_taskhistory.store.removal import Owner, Remover
-from otel_taskhistory.store.retention import Holding, Kept, Kind, Limits, choose
+from otel_taskhistory.store.retention import Holding, Kept, Kind, Limits
 from otel_taskhistory.store.space import content_bytes
 from otel_taskhistory.store.unlinks import Unlinks
 
@@ -124,12 +124,13 @@ class Work:
 
     def hide_next(self, limits: Limits) -> bool:
         """Take the next task that is past a limit out; whether there was one."""
-        choice = choose(limits, self._stuck.passed_over(self._connection, self._holding()))
-        if choice is None:
+        holding = self._stuck.passed_over(self._connection, self._holding())
+        chosen = choice(self._connection, limits, holding, self._stuck.tasks)
+        if chosen is None:
             return False
-        head = oldest(self._connection, choice.kind, self._now, self._stuck.tasks)
+        head = oldest(self._connection, chosen.kind, self._now, self._stuck.tasks)
         assert head is not None
-        self.hide(head[0], choice.reason)
+        self.hide(head[0], chosen.reason)
         return True
 
     def hide(self, task: int, reason: str) -> bool:

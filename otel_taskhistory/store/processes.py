@@ -40,6 +40,7 @@ DELETE FROM _processes WHERE id IN (
     SELECT own.id FROM _processes AS own
     WHERE own.ended_ns IS NOT NULL AND own.id <= (SELECT max(id) FROM _processes) - ?
         AND NOT EXISTS (SELECT 1 FROM _spans WHERE process = own.id)
+        AND own.id NOT IN (SELECT process FROM tasks WHERE root IS NULL AND process IS NOT NULL)
     ORDER BY own.id LIMIT 500)
 """
 

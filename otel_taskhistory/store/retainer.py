@@ -23,12 +23,12 @@ from otel_taskhistory.settings import Settings
 from otel_taskhistory.store import faults, records, wall
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.database import Database
-from otel_taskhistory.store.holdings import Look, look
+from otel_taskhistory.store.holdings import Look, choice, look
 from otel_taskhistory.store.ids import find_task
 from otel_taskhistory.store.log import COMMIT_SECONDS, is_busy
 from otel_taskhistory.store.passes import Pass, Stuck, Work
 from otel_taskhistory.store.removal import Remover
-from otel_taskhistory.store.retention import Limits, choose, is_stale
+from otel_taskhistory.store.retention import Limits, is_stale
 from otel_taskhistory.store.running import RunningPictures
 from otel_taskhistory.store.search.index import Indexer
 from otel_taskhistory.store.search.upkeep import Upkeep
@@ -312,7 +312,7 @@ class Retainer:
         if seen.owner is not None and self._remover.waiting(self._stuck.tasks) is not None:
             return True
         holding = self._stuck.passed_over(self._connection, seen.holding)
-        return choose(self.limits, holding) is not None
+        return choice(self._connection, self.limits, holding, self._stuck.tasks) is not None
 
     def _is_too_large(self, seen: Look) -> bool:
         return self.limits.content is not None and seen.holding.content > self.limits.content

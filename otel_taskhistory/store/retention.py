@@ -9,6 +9,11 @@ Tasks of kind ``other`` go before those of agents, and have limits of a tenth of
 tasks of a kind the one whose last commit is oldest goes first. Neither a running task nor a pinned
 one ever goes, and neither counts.
 
+A task that is held, for something of it is still to be sent elsewhere, may become `HOLD_AGE` times
+as old, and there may be `HOLD_TASKS` times as many; ``max_bytes`` stays what it is. What is sent
+goes in about the order in which tasks would be removed: when the oldest one is held, so are those
+after it, and none of them is looked at.
+
 Spans of a trace may come without its root, which then never comes (it was sampled away, or is in
 another service). Such a task says ``running`` for ever. It is taken for one that really runs until
 nothing was heard of it for `ROOTLESS_NS`.
@@ -33,6 +38,10 @@ KINDS: Final[tuple[Kind, ...]] = ("other", "agent")
 OTHER_SHARE: Final = 10
 """Tasks of kind ``other`` may take one part in so many of ``max_tasks`` and ``max_bytes``."""
 
+HOLD_AGE: Final = 2
+HOLD_TASKS: Final = 4
+"""How many times the limits a hold reaches, at most."""
+
 ROOTLESS_NS: Final = 3600 * 10**9
 """One hour without news, and a task whose root is missing is not running any more."""
 
@@ -51,6 +60,8 @@ class Kept:
     """About: what each task has added to the history."""
     oldest_ns: int | None
     """When the task that would go first was committed last; None when none may go."""
+    held: bool = False
+    """Whether that one is held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,8 @@ class Holding:
     agent: Kept
     content: int
     """Bytes of live pages and artifacts together."""
+    held_after: int | None = None
+    """What changed after this number is held; None when nothing is."""
 
     def of(self, kind: Kind) -> Kept:
         """What is there of one kind."""
@@ -111,10 +124,11 @@ def choose(limits: Limits, holding: Holding) -> Choice | None:
         kept = holding.of(kind)
         if kept.oldest_ns is None:
             continue
-        if limits.age_ns is not None and kept.oldest_ns < holding.now_ns - limits.age_ns:
+        longer, more = (HOLD_AGE, HOLD_TASKS) if kept.held else (1, 1)
+        if limits.age_ns is not None and kept.oldest_ns < holding.now_ns - longer * limits.age_ns:
             return Choice(kind, "max_age")
         most = limits.other_tasks if kind == "other" else limits.tasks
-        if most is not None and kept.tasks > most:
+        if most is not None and kept.tasks > more * most:
             return Choice(kind, "max_tasks")
         if kind == "other" and limits.other_bytes is not None and kept.bytes > limits.other_bytes:
             return Choice(kind, "max_bytes")
@@ -139,6 +153,7 @@ class Candidate:
     goal: str | None
     committed_ns: int
     bytes: int
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +189,14 @@ def plan(
 
 
 def _with_heads(holding: Holding, heads: dict[Kind, Candidate | None]) -> Holding:
-    oldest = {kind: None if head is None else head.committed_ns for kind, head in heads.items()}
-    return replace(
-        holding,
-        other=replace(holding.other, oldest_ns=oldest["other"]),
-        agent=replace(holding.agent, oldest_ns=oldest["agent"]),
-    )
+    for kind, head in heads.items():
+        kept = replace(
+            holding.of(kind),
+            oldest_ns=None if head is None else head.committed_ns,
+            held=head is not None and head.held,
+        )
+        holding = holding.with_(kind, kept)
+    return holding
 
 
 def _ns(duration: timedelta) -> int:
