@@ -155,6 +155,20 @@ class Retainer:
                 before stays removed.
         """
         now = self._clock()
+        total = self._run(now, progress, pause)
+        if self.upkeep.finish(pause):  # what the index says of what is kept takes room too
+            total += self._run(now, progress, pause)
+        while not self.log.blocked and self.space.has_spare(all_of_it=True):
+            if not self.space.give_back(all_of_it=True):
+                break
+            pause(0.005)
+        folded = self.log.fold(COMMIT_SECONDS)
+        return replace(total, blocked=not folded and self.log.wants_fold)
+
+    def _run(
+        self, now: int, progress: Callable[[Pass], None] | None, pause: Callable[[float], None]
+    ) -> Pass:
+        """Remove all that is past a limit."""
         total = Pass(more=True)
         waits = busy = 0
         while total.more or (waits < _TICKS and self._unlinks.wait_for_tick(pause)):
@@ -171,13 +185,7 @@ class Retainer:
                 progress(total)
             # SQLite's lock is not fair: who waits for it looks again only every now and then.
             pause(min(max(time.monotonic() - began, 0.005), 0.2))
-        self.upkeep.finish(pause)
-        while not self.log.blocked and self.space.has_spare(all_of_it=True):
-            if not self.space.give_back(all_of_it=True):
-                break
-            pause(0.005)
-        folded = self.log.fold(COMMIT_SECONDS)
-        return replace(total, blocked=not folded and self.log.wants_fold)
+        return total
 
     def rest(self) -> bool:
         """Do a bounded bit of what nobody waits for; whether there is more."""
@@ -281,10 +289,12 @@ class Retainer:
     def _step(self, rows: int, now: int, wait: float) -> Pass:
         if self._sweep.is_new:
             self._sweep_some(wait)
+        more = too_large = False
+        if not self.log.blocked and 2 * self.upkeep.garbage > self.space.division.garbage:
+            more = self.upkeep.merge()
         seen = look(self._connection, now)
         due = self._is_due(seen)
         done = Pass()
-        too_large = False
         if not self._is_paused(seen):
             if due or seen.doubt is not None:
                 done = self._remove(rows, now, wait, durable=seen.artifacts > 0)
@@ -294,7 +304,6 @@ class Retainer:
                 done += self._thin_out(rows, now, wait)
                 seen = look(self._connection, now)
                 too_large = self._is_too_large(seen)
-        more = False
         if seen.unlink_ns is not None and seen.unlink_ns <= self._clock():
             more |= self._unlink(wait)
         if not due and not self.log.blocked and self.space.has_spare():
@@ -312,10 +321,26 @@ class Retainer:
         if seen.owner is not None and self._remover.waiting(self._stuck.tasks) is not None:
             return True
         holding = self._stuck.passed_over(self._connection, seen.holding)
-        return choice(self._connection, self.limits, holding, self._stuck.tasks) is not None
+        limits = self._limits_now()
+        return choice(self._connection, limits, holding, self._stuck.tasks) is not None
 
     def _is_too_large(self, seen: Look) -> bool:
-        return self.limits.content is not None and seen.holding.content > self.limits.content
+        limit = self._limits_now().content
+        return limit is not None and seen.holding.content > limit
+
+    def _is_full(self) -> bool:
+        """Whether so much of the index is about removed tasks that it is to be merged first.
+
+        To remove more tasks instead would take those that are within the limit.
+        """
+        return self.upkeep.garbage > self.space.division.garbage
+
+    def _limits_now(self) -> Limits:
+        """What of the index is about removed tasks has room of its own."""
+        if self.limits.content is None:
+            return self.limits
+        more = min(self.upkeep.garbage, self.space.division.garbage)
+        return replace(self.limits, content=self.limits.content + more)
 
     def _is_paused(self, seen: Look) -> bool:
         """Whether removing would only make the files larger.
@@ -336,7 +361,9 @@ class Retainer:
             if unsure is not None:
                 wall.settle(self._connection, unsure, now)
             work = self._work(rows, now)
-            while work.goes_on and (work.work_off() or work.hide_next(self.limits)):
+            while work.goes_on and (
+                work.work_off() or (not self._is_full() and work.hide_next(self._limits_now()))
+            ):
                 pass
             done = work.finish()
             faults.point("removal.uncommitted")

@@ -32,6 +32,8 @@ class Division:
 
     content: int | None
     """What live pages and artifacts may take together; None without a limit."""
+    garbage: int
+    """Beside that: what of the search index is about removed tasks, until it is merged."""
     log: int
     """From this size on SQLite folds the log in; it may grow to twice that while it does."""
     free: int
@@ -46,10 +48,12 @@ def divide(max_bytes: int | None) -> Division:
     a reader that makes the log grow would make the history shrink.
     """
     if max_bytes is None:
-        return Division(None, PART, 8 * _MIB)
+        return Division(None, PART * 4, PART, 8 * _MIB)
     log = min(max(max_bytes // 32, 128 * _KIB), PART)
     free = min(max(max_bytes // 64, 64 * _KIB), 8 * _MIB)
-    return Division(max(max_bytes - 2 * log - free - _SHM, max_bytes // 4), log, free)
+    content = max(max_bytes - 2 * log - free - _SHM, max_bytes // 4)
+    garbage = content // 16
+    return Division(content - garbage, garbage, log, free)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +93,7 @@ def is_full(error: BaseException | None) -> bool:
 
 def usage(connection: sqlite3.Connection, database: Path) -> Usage:
     """What a history takes now; a few look-ups, whatever its size."""
-    size = _pragma(connection, "page_size")
-    free = _pragma(connection, "freelist_count")
-    pages = _pragma(connection, "page_count")
+    pages, free, size = _pages(connection)
     artifacts, unlinks = connection.execute(
         "SELECT kept.bytes, gone.bytes FROM _totals AS kept, _totals AS gone"
         " WHERE kept.name = 'artifacts' AND gone.name = 'unlinks'"
@@ -110,8 +112,8 @@ def usage(connection: sqlite3.Connection, database: Path) -> Usage:
 
 def live_bytes(connection: sqlite3.Connection) -> int:
     """Pages of the database that hold something, as this transaction sees them."""
-    pages = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
-    return pages * _pragma(connection, "page_size")
+    pages, free, size = _pages(connection)
+    return (pages - free) * size
 
 
 def content_bytes(connection: sqlite3.Connection) -> int:
@@ -179,6 +181,18 @@ class Space:
 
     def _is_too_large(self) -> bool:
         return self._max_bytes is not None and self.usage().files > self._max_bytes
+
+
+def _pages(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """How many pages there are, how many are free, and the bytes of one.
+
+    One statement: this is asked for several times around each commit.
+    """
+    found: tuple[int, int, int] = connection.execute(
+        "SELECT page_count, freelist_count, page_size"
+        " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+    ).fetchone()
+    return found
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -35,6 +35,10 @@ CHARACTERS: Final = 2**18
 MERGE_PAGES: Final = 64
 """Pages of the index that are rewritten at a time to drop the words of removed documents."""
 
+_GARBAGE: Final = 0.6
+"""Bytes in the index for each character of a removed text: its words, and as many that say that
+they are gone."""
+
 _REMEMBERED: Final = 100_000
 
 
@@ -109,12 +113,18 @@ class Indexer:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._walked: set[int] = set()
+        self._whole: set[int] = set()
+        """Rows of ``_contents`` that are in the index as a whole, with what they are made of."""
+        self._version = 0
         self.has_dropped = False
         """Whether words of removed documents may be left in the index."""
+        self.garbage = 0
+        """Bytes of the index that vanish with those, about."""
 
     def forget(self) -> None:
-        """The transaction was rolled back, or somebody else may have written."""
+        """The transaction was rolled back, or somebody else has written."""
         self._walked.clear()
+        self._whole.clear()
 
     def is_due(self) -> bool:
         """Whether there is something to be indexed; needs no transaction."""
@@ -127,8 +137,10 @@ class Indexer:
 
     def step(self, characters: int = CHARACTERS) -> bool:
         """Index a bit of what waits; whether there is more."""
-        if len(self._walked) > _REMEMBERED:
-            self._walked.clear()
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        if version != self._version or len(self._walked) + len(self._whole) > _REMEMBERED:
+            self._version = version
+            self.forget()
         left = characters
         while left > 0:
             found = self._connection.execute("SELECT what, row FROM _unindexed LIMIT 1").fetchone()
@@ -143,6 +155,7 @@ class Indexer:
 
     def forget_content(self, content: int) -> None:
         """Take a row of ``_contents`` that is about to be deleted out of the index."""
+        self._whole.discard(content)
         found = self._connection.execute(
             "SELECT id, part FROM _documents WHERE content = ?", (content,)
         ).fetchall()
@@ -161,6 +174,8 @@ class Indexer:
         self._connection.execute("INSERT INTO _words (_words, rank) VALUES ('merge', ?)", (-pages,))
         # FTS5 says by the number of changes whether it has done anything.
         self.has_dropped = self._connection.total_changes - before >= 2
+        if not self.has_dropped:
+            self.garbage = 0
         return self.has_dropped
 
     def optimize(self) -> None:
@@ -171,7 +186,7 @@ class Indexer:
 
     def rebuild(self) -> None:
         """Begin anew: everything waits to be indexed again."""
-        self._walked.clear()
+        self.forget()
         execute = self._connection.execute
         execute("INSERT INTO _words (_words) VALUES ('delete-all')")
         execute("DELETE FROM _documents")
@@ -188,9 +203,12 @@ class Indexer:
             return self._put_content(row)
         done = self._put_row(what, row)
         for content in contents_of(self._connection, what, row, self._walked):
+            if content in self._whole:
+                continue
             done += self._put_content(content)
             for part in parts_of(self._connection, content):
                 done += self._put_content(part)
+            self._whole.add(content)
             if done > characters:
                 # A long prompt that is new as a whole: the rest in its next turn, from its end on.
                 self._walked.clear()
@@ -258,10 +276,11 @@ class Indexer:
     def _drop(self, document: int, text: str | None) -> None:
         self.has_dropped = True
         if text is not None:
+            said = " ".join(words(text))
             self._connection.execute(
-                "INSERT INTO _words (_words, rowid, text) VALUES ('delete', ?, ?)",
-                (document, " ".join(words(text))),
+                "INSERT INTO _words (_words, rowid, text) VALUES ('delete', ?, ?)", (document, said)
             )
+            self.garbage += int(_GARBAGE * len(said))
         self._connection.execute("DELETE FROM _documents WHERE id = ?", (document,))
 
 

@@ -63,6 +63,11 @@ class Upkeep:
         """Seconds that merging has taken since it was begun."""
         self._not_before = float("-inf")
 
+    @property
+    def garbage(self) -> int:
+        """Bytes of the index that vanish by merging, about."""
+        return self._indexer.garbage
+
     def index(self, waiting: int = 1) -> bool:
         """Index a bit of what is said, where so many rows wait for it; whether any did."""
         if not self._indexer.waits_for(waiting):
@@ -103,20 +108,26 @@ class Upkeep:
             self._spent = 0.0
         return more
 
-    def finish(self, pause: Callable[[float], None]) -> None:
+    def finish(self, pause: Callable[[float], None]) -> bool:
         """Index all that waits now, then let all words of removed texts vanish.
 
         Args:
             pause: sleeps for so many seconds between two transactions.
+
+        Returns:
+            Whether anything was indexed.
         """
+        indexed = False
         for _ in range(self._turns()):
             if not self.index():
                 break
+            indexed = True
             pause(_PAUSE)
         for _ in range(self._merges()):
             if not self.merge():
                 break
             pause(_PAUSE)
+        return indexed
 
     def _turns(self) -> int:
         """In so many turns all is indexed that waits: one for each row and each part of a value."""
