@@ -47,6 +47,9 @@ BACKLOG_BYTES: Final = 64 * 2**20
 """What waits in memory while the store is away, at most (by the size of the values)."""
 
 _RETRY_SECONDS: Final = 0.5
+QUIET_SECONDS: Final = 0.05
+"""Nothing is tidied up before it has been quiet for so long: a step is several commits in a row."""
+
 _LOOK_SECONDS: Final = 1.0  # a waiter looks again by itself: no wake-up can be lost for long
 _FORK_SECONDS: Final = 1.0  # how long a fork waits for a commit in progress
 
@@ -345,6 +348,10 @@ class GroupCommit:
             self._idle = False
             self._write_all()
             self._idle = True
+            if not (self._closing or self._pausing):
+                self._bell.wait(QUIET_SECONDS)
+                if self._queue and not self._away:
+                    continue
             self._rest()
             if self._pausing:
                 return

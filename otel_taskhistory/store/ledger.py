@@ -26,6 +26,7 @@ ATTRIBUTES, EVENTS, LINKS = 1, 2, 4
 """Bits of ``_spans.templates``: which of the columns is a template."""
 
 _MAX: Final = 2**63 - 1
+_ORIGINS: Final = 64
 _MAX_COUNT: Final = 2**32 - 1  # as in OTLP; a sum of such does not overflow
 
 _SAID: Final = (
@@ -120,6 +121,8 @@ class Ledger:
         self._connection = connection
         self._contents = contents
         self._late = LateSpans(connection)
+        self._origins: dict[int, tuple[OriginRecord, str]] = {}
+        """The texts of resources and scopes by identity: most spans have the same ones."""
 
     def trace(self, trace_id: str, now_ns: int) -> int | None:
         """The row of a trace, made if it is new; None when it was removed."""
@@ -322,9 +325,16 @@ class Ledger:
         }
 
     def _origin(self, origin: OriginRecord, marks: set[str], name: str) -> int:
+        known = self._origins.get(id(origin))
+        if known is not None and known[0] is origin:
+            return self._contents.text(known[1])
         encoded = encode(origin_value(origin))
         if encoded.reduced:
             marks.add(name)
+        else:
+            if len(self._origins) >= _ORIGINS:
+                self._origins.clear()
+            self._origins[id(origin)] = (origin, encoded.text)
         return self._contents.text(encoded.text)
 
     def stored(self, encoded: Encoded, trace: int) -> tuple[str, list[tuple[str, int]] | None]:
