@@ -43,6 +43,7 @@ from otel_taskhistory.redaction.neighbours import (
 )
 from otel_taskhistory.redaction.scrubber import scrubber_of
 from otel_taskhistory.settings import Retention, Settings
+from otel_taskhistory.spans.encode import escape_surrogates
 from otel_taskhistory.spans.given_up import given_up
 from otel_taskhistory.spans.record import LogRecord, OriginRecord
 from otel_taskhistory.spans.sdk import record_of
@@ -365,7 +366,7 @@ class TaskHistoryExporter(SpanExporter):
             marks = frozenset({NOT_UNDERSTOOD})
         named = record.attributes.get(semconv.TASKHISTORY_REDUCED)
         if isinstance(named, list | tuple):
-            marks |= {str(name) for name in named}
+            marks |= {escape_surrogates(name) for name in named if isinstance(name, str)}
         return Entry(record, reading.facts, time.time_ns(), marks)
 
     def _look_around(self) -> None:

@@ -33,12 +33,22 @@ _MOST_FLAGS: Final = 2**32 - 1
 KINDS: Final = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 STATUSES: Final = ("UNSET", "OK", "ERROR")
 KNOWN: Final = "taskhistory"
-"""The field of a span for what only we know of it; others pass it over."""
+"""The field of a span or log record for what only we know of it; others pass it over."""
+
+MARKS: Final = frozenset(
+    (
+        *("attributes", "events", "links", "name", "status_message", "trace_state"),
+        *("body", "event_name", "severity_text", "resource", "scope"),
+    )
+)
+"""Marks that a record keeps on its way; others say how it was read, which is found out anew."""
 
 _SEVERITIES: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 _OTHER_SIGNALS: Final = {"resourceMetrics": "metrics", "resourceProfiles": "profiles"}
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,4000}\Z")  # longer ones are refused by int()
+_TASK_ID: Final = re.compile(r"[0-9a-f]{32}(-[0-9a-f]{16})?\Z")
+_HUGE: Final = re.compile(r"-?0x[0-9a-f]{3000,}\Z")
 _EXPONENT: Final = re.compile(r"-?[0-9]{1,17}[eE]\+?[0-9]{1,3}\Z")
 _EXACT: Final = 2**53
 _OLD_EVENT_NAME: Final = "event.name"
@@ -60,6 +70,8 @@ class Given:
     marks: frozenset[str] = frozenset()
     interrupted_ns: int | None = None
     """When the process ended that left the span open, if the history it comes from knew."""
+    pinned: str | None = None
+    """The id of its task, when that was pinned there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +196,7 @@ class _Origin:
 
 def _span(said: _Said, resource: OriginRecord, scope: OriginRecord, reader: _Reader) -> Item:
     flags = _flags(said)
+    known = _known(said, reader)
     status = _get(said, "status")
     status = status if isinstance(status, dict) else {}
     record = SpanRecord(
@@ -193,7 +206,7 @@ def _span(said: _Said, resource: OriginRecord, scope: OriginRecord, reader: _Rea
         name=_text(said, "name"),
         start_ns=_time(said, "startTimeUnixNano"),
         # Without an end it was written down while it ran, e.g. because its process died.
-        end_ns=_time(said, "endTimeUnixNano") or None,
+        end_ns=_time(said, "endTimeUnixNano") or (0 if known.get("ended") is True else None),
         attributes=reader.attributes(said, "attributes"),
         events=tuple(
             EventRecord(
@@ -227,14 +240,27 @@ def _span(said: _Said, resource: OriginRecord, scope: OriginRecord, reader: _Rea
         dropped_events=_count(said, "droppedEventsCount"),
         dropped_links=_count(said, "droppedLinksCount"),
     )
-    known = said.get(KNOWN)
-    known = known if isinstance(known, dict) else {}
-    reader.marks |= {mark for mark in _list(known.get("marks")) if isinstance(mark, str)}
-    ended = _integer(known.get("interruptedTimeUnixNano"))
-    return Given(record, frozenset(reader.marks), ended)
+    interrupted = _integer(known.get("interruptedTimeUnixNano"))
+    if interrupted is None or not 0 < interrupted < 2**63:
+        interrupted = None
+    pinned = known.get("pinnedTaskId")
+    if not (isinstance(pinned, str) and _TASK_ID.match(pinned) and record.trace_id == pinned[:32]):
+        pinned = None
+    return Given(record, frozenset(reader.marks), interrupted, pinned)
+
+
+def _known(said: _Said, reader: _Reader) -> _Said:
+    """What a history that wrote this record knew of it; its marks are the record's."""
+    found = said.get(KNOWN)
+    if not isinstance(found, dict):
+        return {}
+    named = _list(found.get("marks"))
+    reader.marks |= {mark for mark in named if isinstance(mark, str) and mark in MARKS}
+    return found
 
 
 def _log(said: _Said, resource: OriginRecord, scope: OriginRecord, reader: _Reader) -> Item:
+    _known(said, reader)
     trace_id = _optional_id(said, "traceId", 16)
     span_id = _optional_id(said, "spanId", 8)
     if trace_id is None or span_id is None:
@@ -373,6 +399,8 @@ def _integer(value: Any) -> int | None:
     if isinstance(value, str):
         if _DECIMAL.match(value):
             return int(value)
+        if _HUGE.match(value):
+            return int(value, 16)
         # As JSON has it: 1e3 is a whole number too, as long as it is an exact one.
         value = _double(value) if _EXPONENT.match(value) else None
         return int(value) if value is not None and abs(value) <= _EXACT else None

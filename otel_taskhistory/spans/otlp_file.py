@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
-from otel_taskhistory.spans.compressed import DAMAGED, opened
+from otel_taskhistory.spans.compressed import Damaged, opened
 from otel_taskhistory.spans.otlp import Item, Rejected, items_in
 from otel_taskhistory.spans.otlp_binary import (
     is_framed,
@@ -32,6 +32,8 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _LOOK: Final = 64
 _BLANK: Final = b" \t\r\n\0"
+_BETWEEN: Final = b"[], "
+"""What stands around documents in a list."""
 
 # A JSON string never goes over the end of a line, so that brackets can be counted line by line.
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\]]')
@@ -60,7 +62,7 @@ def read_file(file: BinaryIO, longest: int = LONGEST) -> Iterator[Placed]:
     content = opened(file)
     try:
         start = content.peek(_LOOK)[:_LOOK]
-    except DAMAGED:
+    except Damaged:
         start = b""
     if is_framed(start, longest) or is_protobuf(start):
         read = read_framed if is_framed(start, longest) else read_protobuf
@@ -100,7 +102,7 @@ class _Lines:
                         text = self._file.readline(2**20)
                     yield _Line(number, b"", f"longer than {self.longest} bytes")
                     continue
-            except DAMAGED:
+            except Damaged:
                 # A file that was cut while it was written; what came before is good.
                 yield _Line(number, b"", "the compressed file is cut or damaged from here on")
                 return
@@ -118,52 +120,78 @@ class _Lines:
 
 def _documents(lines: _Lines) -> Iterator[tuple[int, Any]]:
     """(number of its first line, document); for what is none, why it is `Rejected`."""
-    pending = _Pending()
+    pending: _Pending | None = None
     for line in lines:
-        if pending.text:
-            if line.problem or _BEGINS.match(line.text):
+        if pending is not None:
+            if line.problem:
+                if not pending.given_up:
+                    yield line.number, Rejected(line.problem)
+                    pending.give_up()  # it goes on behind this line
+                continue
+            if not _BEGINS.match(line.text):
+                yield from pending.goes_on(line.text, lines.longest)
+                pending = pending if pending.depth > 0 else None
+                continue
+            if not pending.given_up:
                 # No document goes on like this: the one before was cut.
                 yield pending.first, Rejected(pending.why)
-                pending = _Pending()
-            else:
-                pending.add(line.text)
-                if len(pending.text) > lines.longest:
-                    yield pending.first, Rejected(f"longer than {lines.longest} bytes")
-                    pending = _Pending()
-                elif pending.depth <= 0:
-                    document, why = _parsed(bytes(pending.text))
-                    yield pending.first, Rejected(why) if why else document
-                    pending = _Pending()
-                continue
+            pending = None
         if line.problem:
             yield line.number, Rejected(line.problem)
             continue
         document, why = _parsed(line.text)
+        if why:
+            # Documents in a list, each on lines of its own.
+            text = line.text.strip(_BETWEEN)
+            if not text:
+                continue
+            if text != line.text:
+                document, why = _parsed(text)
         if not why:
             yield line.number, document
             continue
         pending = _Pending(line.number, why)
-        pending.add(line.text)
+        pending.add(line.text.lstrip(_BETWEEN))
         if pending.depth <= 0:  # wrong, and not for want of more
             yield line.number, Rejected(why)
-            pending = _Pending()
-    if pending.text:
+            pending = None
+    if pending is not None and not pending.given_up:
         yield pending.first, Rejected(pending.why)
 
 
 class _Pending:
     """A document that may go on over the next lines."""
 
-    def __init__(self, first: int = 0, why: str = "") -> None:
+    def __init__(self, first: int, why: str) -> None:
         self.first = first
         self.why = why
-        self.text = bytearray()
         self.depth = 0
+        self.given_up = False
+        self._text = bytearray()
 
     def add(self, line: bytes) -> None:
-        self.text += line + b"\n"
+        """Another line of it."""
+        if not self.given_up:
+            self._text += line + b"\n"
         for token in _TOKEN.findall(line):
             self.depth += (token in (b"{", b"[")) - (token in (b"}", b"]"))
+
+    def give_up(self) -> None:
+        """It cannot be read: only its end is looked for."""
+        self.given_up = True
+        self._text.clear()
+
+    def goes_on(self, line: bytes, longest: int) -> Iterator[tuple[int, Any]]:
+        """Take another line; the document, or why it is none, once that is known."""
+        self.add(line)
+        if self.given_up:
+            return
+        if len(self._text) > longest:
+            yield self.first, Rejected(f"longer than {longest} bytes")
+            self.give_up()
+        elif self.depth <= 0:
+            document, why = _parsed(bytes(self._text.strip(_BETWEEN + _BLANK)))
+            yield self.first, Rejected(why) if why else document
 
 
 def _parsed(text: bytes) -> tuple[Any, str]:

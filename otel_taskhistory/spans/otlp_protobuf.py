@@ -155,7 +155,7 @@ def _fit(value: Any, depth: int = 0) -> Any:
     """
     if isinstance(value, dict):
         if len(value) == 1:
-            if "intValue" in value and not _INT_MIN <= int(value["intValue"]) <= _INT_MAX:
+            if "intValue" in value and not _INT_MIN <= int(value["intValue"], 0) <= _INT_MAX:
                 return {"stringValue": value["intValue"]}
             if depth > _DEEPEST and ("kvlistValue" in value or "arrayValue" in value):
                 return {"stringValue": _fit(to_line(value).decode().rstrip())}

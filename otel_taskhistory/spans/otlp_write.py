@@ -3,10 +3,10 @@
 
 The form is that of the Collector's file exporter: ids in hex, 64-bit numbers as text, enums as
 numbers, one export request a line. What JSON has no form for is written as protobuf's JSON mapping
-has it (``"NaN"``, base64); a whole number beyond 64 bit is an ``intValue`` with more digits, and
-half a surrogate pair a JSON escape.
+has it (``"NaN"``, base64); a whole number beyond 64 bit is an ``intValue`` with more digits (in hex
+beyond some thousand, which Python would not read), and half a surrogate pair a JSON escape.
 
-A span that has not ended has no ``endTimeUnixNano``. What we know of a span and OTLP has no field
+A span that has not ended has no ``endTimeUnixNano``. What we know of a record and OTLP has no field
 for stands in a field ``taskhistory`` beside the others, which receivers pass over.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from otel_taskhistory.spans.otlp import KINDS, KNOWN, STATUSES
+from otel_taskhistory.spans.otlp import KINDS, KNOWN, MARKS, STATUSES
 from otel_taskhistory.spans.record import (
     HAS_IS_REMOTE,
     IS_REMOTE,
@@ -32,6 +32,9 @@ from otel_taskhistory.spans.record import (
 )
 
 Document = dict[str, Any]
+
+_MOST_BITS: Final = 13_000
+"""Of a whole number in decimal: Python reads and writes 4,300 digits."""
 
 _compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _ascii: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
@@ -54,25 +57,45 @@ def spans_document(
     return {"resourceSpans": list(_groups(records, "scopeSpans", "spans", write))}
 
 
-def known_of(interrupted_ns: int | None, marks: Iterable[str]) -> Document:
-    """What a history knows of a span and OTLP has no field for.
+def known_of(
+    marks: Iterable[str] = (),
+    *,
+    interrupted_ns: int | None = None,
+    ended: bool = False,
+    pinned: str | None = None,
+) -> Document:
+    """What a history knows of a record and OTLP has no field for.
 
     Args:
+        marks: parts of it that are not exactly what was recorded; of those that can be named.
         interrupted_ns: when the process ended that left the span open.
-        marks: parts of it that are not exactly what was recorded.
+        ended: the span has ended though its time is 0, which stands for none in OTLP.
+        pinned: the id of its task, when that is pinned; of one span of it.
     """
     found: Document = {}
+    if ended:
+        found["ended"] = True
     if interrupted_ns is not None:
         found["interruptedTimeUnixNano"] = str(interrupted_ns)
-    named = sorted(marks)
+    named = sorted(MARKS.intersection(marks))
     if named:
         found["marks"] = named
+    if pinned is not None:
+        found["pinnedTaskId"] = pinned
     return found
 
 
-def logs_document(records: Iterable[LogRecord]) -> Document:
+def logs_document(
+    records: Iterable[LogRecord], known: Iterable[Document] | None = None
+) -> Document:
     """An export request of logs, likewise."""
-    return {"resourceLogs": list(_groups(records, "scopeLogs", "logRecords", _log))}
+    said = iter(known) if known is not None else None
+
+    def write(record: LogRecord) -> Document:
+        more = next(said) if said is not None else None
+        return _log(record) | ({KNOWN: more} if more else {})
+
+    return {"resourceLogs": list(_groups(records, "scopeLogs", "logRecords", write))}
 
 
 def to_line(document: Document) -> bytes:
@@ -203,7 +226,7 @@ def any_value(value: Any) -> Document:
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int):
-        return {"intValue": str(value)}
+        return {"intValue": str(value) if value.bit_length() <= _MOST_BITS else hex(value)}
     if isinstance(value, float):
         return {"doubleValue": value if math.isfinite(value) else _not_finite(value)}
     if isinstance(value, bytes):

@@ -17,6 +17,7 @@ from typing import Final
 from otel_taskhistory import semconv
 from otel_taskhistory.errors import TaskHistoryError
 from otel_taskhistory.redaction.scrubber import Scrubber, scrubber_of
+from otel_taskhistory.spans.encode import escape_surrogates
 from otel_taskhistory.spans.otlp import Given, Item, PassedOver, Rejected
 from otel_taskhistory.spans.record import LogRecord, SpanRecord
 from otel_taskhistory.store.commit import StoreAway
@@ -181,5 +182,5 @@ def entry_of(
         marks |= {NOT_UNDERSTOOD}
     named = record.attributes.get(semconv.TASKHISTORY_REDUCED)
     if isinstance(named, list | tuple):
-        marks |= {str(name) for name in named}
+        marks |= {escape_surrogates(name) for name in named if isinstance(name, str)}
     return Entry(record, reading.facts, seen_ns, marks)

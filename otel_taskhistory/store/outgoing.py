@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 
 from otel_taskhistory.spans.record import LogRecord, SpanRecord
-from otel_taskhistory.store.readback import Readback, ReadSpan
+from otel_taskhistory.store.readback import Readback, ReadLog, ReadSpan
 from otel_taskhistory.store.rebuild import ReadArtifact
 
 _IN_ORDER = "ORDER BY CAST(start_ns AS INTEGER), span_id"
@@ -23,9 +23,13 @@ _OF_TRACE = f"""
 SELECT id FROM _spans WHERE trace = (SELECT id FROM _traces WHERE trace_id = ?) {_IN_ORDER}
 """
 _SIDES = """
-SELECT trace.trace_id FROM _sides AS side JOIN _traces AS trace ON trace.id = side.trace
-ORDER BY trace.trace_id
+SELECT trace_id FROM _traces AS trace
+WHERE EXISTS (SELECT 1 FROM _sides WHERE _sides.trace = trace.id)
+    OR EXISTS (SELECT 1 FROM _logs WHERE _logs.trace = trace.id AND _logs.span IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM tasks WHERE task_id = trace.trace_id)
+ORDER BY trace_id
 """
+_PINNED = "SELECT 1 FROM tasks WHERE task_id = ? AND pinned"
 _TASKS = "SELECT task_id FROM tasks ORDER BY started_ns, task_id"
 
 
@@ -48,7 +52,7 @@ class Outgoing:
         return [task for (task,) in self._connection.execute(_TASKS)]
 
     def sides(self) -> list[str]:
-        """The ids of the traces that make no task."""
+        """The ids of the traces that make no task, or of which only log records have come."""
         return [trace for (trace,) in self._connection.execute(_SIDES)]
 
     def spans_of_task(self, task_id: str) -> Iterator[SpanRecord]:
@@ -85,16 +89,24 @@ class Outgoing:
 
     def logs_of_task(self, task_id: str) -> Iterator[LogRecord]:
         """The log records within the spans of a task; with those that wait for their span yet."""
-        for row in self._rows(_OF_TASK, task_id):
-            yield from self._readback.logs_of_span(row)
+        for read in self.logs(self._rows(_OF_TASK, task_id)):
+            yield read.record
         if "-" not in task_id:
-            yield from self._readback.waiting_logs(task_id)
+            for read in self.waiting_logs(task_id):
+                yield read.record
 
-    def logs_of_trace(self, trace_id: str) -> Iterator[LogRecord]:
-        """The log records of a trace, likewise."""
-        for row in self._rows(_OF_TRACE, trace_id):
-            yield from self._readback.logs_of_span(row)
-        yield from self._readback.waiting_logs(trace_id)
+    def logs(self, keys: Iterable[int]) -> Iterator[ReadLog]:
+        """The log records within the spans of these rows, with what the ledger knows beside."""
+        for key in keys:
+            yield from self._readback.logs_of_span(key)
+
+    def waiting_logs(self, trace_id: str) -> list[ReadLog]:
+        """The log records of a trace whose spans have not come."""
+        return self._readback.waiting_logs(trace_id)
+
+    def is_pinned(self, task_id: str) -> bool:
+        """Whether a task is kept whatever the limits say."""
+        return self._connection.execute(_PINNED, (task_id,)).fetchone() is not None
 
     def _rows(self, sql: str, key: str) -> list[int]:
         return [row for (row,) in self._connection.execute(sql, (key,)).fetchall()]

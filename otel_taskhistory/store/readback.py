@@ -37,7 +37,7 @@ WHERE own.id = ?
 _LOGS: Final = """
 SELECT trace.trace_id, log.span_id, log.event_name, log.body, log.attributes, log.time_ns,
     log.observed_ns, log.severity_number, log.severity_text, log.flags, log.dropped_attributes,
-    log.marks, log.templates, log.resource, log.scope, log.digest
+    log.marks, log.templates, log.resource, log.scope, log.digest, log.size
 FROM _traces AS trace JOIN _logs AS log ON log.trace = trace.id
 WHERE {}
 """
@@ -70,6 +70,15 @@ class ReadSpan:
     marks: frozenset[str]
     interrupted_ns: int | None
     missing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """A log record of the ledger, its marks (see ``logs.marks``), and about how large it is."""
+
+    record: LogRecord
+    marks: frozenset[str]
+    bytes: int
 
 
 class Readback:
@@ -131,25 +140,25 @@ class Readback:
 
         What has none is a line of a log for people: it is kept, and not asked what it means.
         """
-        return self._logs(_EVENTS, trace_id, span_id)
+        return [read.record for read in self._logs(_EVENTS, trace_id, span_id)]
 
-    def logs_of_span(self, row: int) -> list[LogRecord]:
+    def logs_of_span(self, row: int) -> list[ReadLog]:
         """All log records of the span of a row, in the same order."""
         return self._logs(_OF_SPAN, row)
 
-    def waiting_logs(self, trace_id: str) -> list[LogRecord]:
+    def waiting_logs(self, trace_id: str) -> list[ReadLog]:
         """The log records of a trace whose spans have not come."""
         return self._logs(_WAITING, trace_id)
 
-    def _logs(self, sql: str, *values: str | int) -> list[LogRecord]:
+    def _logs(self, sql: str, *values: str | int) -> list[ReadLog]:
         found = self._connection.execute(sql, values).fetchall()
         # Equal times are told apart by what was said, not by what came first.
         ordered = sorted(found, key=lambda row: (int(row[5]) or int(row[6]), int(row[6]), row[15]))
         return [self._log(row) for row in ordered]
 
-    def _log(self, row: tuple[Any, ...]) -> LogRecord:
+    def _log(self, row: tuple[Any, ...]) -> ReadLog:
         marks = frozenset(json.loads(row[11])) if row[11] else frozenset()
-        return LogRecord(
+        record = LogRecord(
             trace_id=row[0],
             span_id=row[1],
             event_name=_text(row[2], "event_name", marks),
@@ -164,6 +173,7 @@ class Readback:
             resource=self.origin(row[13]),
             scope=self.origin(row[14]),
         )
+        return ReadLog(record, marks, row[16])
 
     def _value(self, text: str, template: int) -> Any:
         return decode(self._texts.filled(text) if template else text)

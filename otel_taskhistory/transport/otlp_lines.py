@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks as OTLP/JSON lines, in flat memory and always in the same order.
 
-Task by task in the order of their start, then the traces that make no task. Of each first the
-spans, then the log records, as `otel_taskhistory.store.outgoing` orders them; an export request of
-at most `SPANS` records and about `BYTES` bytes a line.
+Task by task, as they are named or all in the order of their start, then the traces that make no
+task. Of each first the spans, then the log records, as `otel_taskhistory.store.outgoing` orders
+them; an export request of at most `SPANS` records and about `BYTES` bytes a line.
 """
 
 from __future__ import annotations
@@ -12,13 +12,21 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import BinaryIO, Final
 
 from otel_taskhistory.history import TaskHistory
-from otel_taskhistory.spans.otlp_write import known_of, logs_document, spans_document, to_line
-from otel_taskhistory.spans.record import LogRecord
+from otel_taskhistory.spans.otlp_write import (
+    Document,
+    known_of,
+    logs_document,
+    spans_document,
+    to_line,
+)
+from otel_taskhistory.spans.record import SpanRecord
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.outgoing import Outgoing
+from otel_taskhistory.store.readback import ReadLog
 from otel_taskhistory.store.rebuild import ReadArtifact
 
 SPANS: Final = 100
@@ -67,7 +75,7 @@ def write_otlp_lines(
     total = len(tasks) + len(sides)
     for number, name in enumerate((*tasks, *sides)):
         tell(number, total)
-        for line in lines_of(history, artifacts, name, is_task=number < len(tasks)):
+        for line in lines_of(history, artifacts, name, is_task=number < len(tasks), pins=True):
             file.write(line.text)
             done.spans += line.spans
             done.logs += line.taken - line.spans
@@ -78,20 +86,33 @@ def write_otlp_lines(
 
 
 def lines_of(
-    history: TaskHistory, artifacts: ReadArtifact | None, name: str, *, is_task: bool
+    history: TaskHistory,
+    artifacts: ReadArtifact | None,
+    name: str,
+    *,
+    is_task: bool,
+    pins: bool = False,
 ) -> Iterator[_Line]:
-    """The lines of one task, or of one trace that makes none."""
+    """The lines of one task, or of one trace that makes none.
+
+    Args:
+        pins: say also whether the task is pinned.
+    """
     rows = history.read(partial(_rows, name=name, is_task=is_task))
+    pinned = name if pins and is_task and history.read(partial(_is_pinned, name=name)) else None
     at = 0
     while at < len(rows):
-        line = history.read(partial(_spans, rows=rows[at : at + SPANS], artifacts=artifacts))
+        some = rows[at : at + SPANS]
+        line = history.read(partial(_spans, rows=some, artifacts=artifacts, pinned=pinned))
         at += line.taken
         if line.spans:
+            pinned = None  # once is enough
             yield line
-    logs = history.read(partial(_logs, name=name, is_task=is_task, artifacts=artifacts))
-    for start in range(0, len(logs), SPANS):
-        part = logs[start : start + SPANS]
-        yield _Line(to_line(logs_document(part)), len(part), 0)
+    waiting = name if not is_task or "-" not in name else None
+    for start in range(0, len(rows), SPANS):
+        some = rows[start : start + SPANS]
+        yield from history.read(partial(_logs, rows=some, waiting=None, artifacts=artifacts))
+    yield from history.read(partial(_logs, rows=(), waiting=waiting, artifacts=artifacts))
 
 
 def all_tasks(history: TaskHistory) -> list[str]:
@@ -112,15 +133,29 @@ def _rows(connection: sqlite3.Connection, name: str, is_task: bool) -> list[int]
     return outgoing.rows_of_task(name) if is_task else outgoing.rows_of_trace(name)
 
 
+def _is_pinned(connection: sqlite3.Connection, name: str) -> bool:
+    return Outgoing(connection).is_pinned(name)
+
+
 def _spans(
-    connection: sqlite3.Connection, rows: Sequence[int], artifacts: ReadArtifact | None
+    connection: sqlite3.Connection,
+    rows: Sequence[int],
+    artifacts: ReadArtifact | None,
+    pinned: str | None,
 ) -> _Line:
     """As many of these spans as fit into a line."""
     outgoing = Outgoing(connection, artifacts)
-    known, size, taken, missing = [], 0, 0, 0
+    known: list[tuple[SpanRecord, Document]] = []
+    size = taken = missing = 0
     for row in rows:
         for found in outgoing.read([row]):
-            known.append((found.record, known_of(found.interrupted_ns, found.marks)))
+            said = known_of(
+                found.marks,
+                interrupted_ns=found.interrupted_ns,
+                ended=found.record.end_ns == 0,
+                pinned=None if known else pinned,
+            )
+            known.append((found.record, said))
             missing += found.missing
             size += outgoing.size_of(row)
         taken += 1
@@ -132,7 +167,27 @@ def _spans(
 
 
 def _logs(
-    connection: sqlite3.Connection, name: str, is_task: bool, artifacts: ReadArtifact | None
-) -> list[LogRecord]:
+    connection: sqlite3.Connection,
+    rows: Sequence[int],
+    waiting: str | None,
+    artifacts: ReadArtifact | None,
+) -> list[_Line]:
+    """The log records of these spans, and those of a trace that wait for theirs."""
     outgoing = Outgoing(connection, artifacts)
-    return list(outgoing.logs_of_task(name) if is_task else outgoing.logs_of_trace(name))
+    lines: list[_Line] = []
+    some: list[ReadLog] = []
+    size = 0
+    for found in chain(outgoing.logs(rows), outgoing.waiting_logs(waiting) if waiting else ()):
+        some.append(found)
+        size += found.bytes
+        if len(some) >= SPANS or size >= BYTES:
+            lines.append(_log_line(some))
+            some, size = [], 0
+    return [*lines, _log_line(some)] if some else lines
+
+
+def _log_line(some: Sequence[ReadLog]) -> _Line:
+    document = logs_document(
+        [found.record for found in some], [known_of(found.marks) for found in some]
+    )
+    return _Line(to_line(document), len(some), 0)

@@ -19,6 +19,7 @@ from otel_taskhistory.cli import cli
 from otel_taskhistory.spans.otlp_protobuf import logs_to_protobuf, spans_to_protobuf
 from otel_taskhistory.spans.otlp_write import logs_document, spans_document, to_line
 from otel_taskhistory.spans.record import LogRecord
+from tests.recorded import one_task, recording
 from tests.store.deliveries import check, model, rows
 
 SPANS = [spans_document([model(number, None)]) for number in range(1, 6)]
@@ -114,10 +115,10 @@ def test_metrics_are_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("form", "kept", "told"),
     [
-        ("gzip", 0, "file0:1: the compressed file is cut"),
+        ("gzip", 5, "file0:6: the compressed file is cut"),
         ("zstd of several frames", 4, "file0:5: the compressed file is cut"),
-        ("protobuf with sizes", 4, "file0:5: the last message is cut"),
-        ("one request in protobuf", 0, "file0:1: no OTLP in protobuf, or cut off"),
+        ("protobuf with sizes", 4, "file0:5: the message is cut, and with it the file"),
+        ("one request in protobuf", 4, "file0:1: the file is cut or damaged from here on"),
         ("protobuf with sizes, all compressed", None, "is cut or damaged from here on"),
     ],
 )
@@ -161,8 +162,29 @@ def test_tasks_that_the_limits_took_are_told(
     """More came than the history keeps: how many went, and what to set."""
     monkeypatch.setenv("OTEL_TASKHISTORY_MAX_TASKS", "2")
     text = b"".join(
-        to_line(spans_document([model(1, None, trace_id=f"{number:032x}")])) for number in range(1, 8)
+        to_line(spans_document([model(1, None, trace_id=f"{number:032x}")]))
+        for number in range(1, 8)
     )
     result = imported(tmp_path, text)
     assert result.exit_code == 0, result.output
     assert "5 tasks past the limits" in result.output
+
+
+def test_an_archive_is_compared_with_the_files_before_it(tmp_path: Path) -> None:
+    """They are in the history when it is looked at: the same is known, another one is refused."""
+    here = tmp_path / "here"
+    with recording(here) as tasks:
+        task_id = one_task(tasks)
+    exported = {}
+    for name in ("whole.jsonl", "whole.zip"):
+        exported[name] = tmp_path / name
+        args = ["export", task_id, "-o", str(exported[name]), "--directory", str(here)]
+        assert CliRunner().invoke(cli, args).exit_code == 0
+    lines, archive = (exported[name].read_bytes() for name in ("whole.jsonl", "whole.zip"))
+    result = imported(tmp_path, lines, archive)
+    assert result.exit_code == 0, result.output
+    assert "1 of them the same before" in result.output
+    (tmp_path / "other").mkdir()
+    result = imported(tmp_path / "other", lines.replace(b"all done", b"all lost"), archive)
+    assert result.exit_code == 1
+    assert "--as-new" in result.output

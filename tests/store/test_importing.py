@@ -157,3 +157,11 @@ def test_a_history_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mo
             other.rollback()
     finally:
         writer.close()
+
+
+def test_names_of_reduced_attributes_cannot_cost_the_span(tmp_path: Path) -> None:
+    """Whoever says them may say anything there: half an emoji, a number that is too long."""
+    attributes = {"taskhistory.reduced": ["a", "n\ud83e", 10**5_000, None]}
+    database = imported(tmp_path, [span(1, attributes=attributes)])
+    (row,) = rows(database, "SELECT marks FROM spans")
+    assert set(json.loads(row["marks"])) == {"a", "n\\ud83e", "attributes"}

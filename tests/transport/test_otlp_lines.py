@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from click.testing import CliRunner, Result
 
 from otel_taskhistory import TaskHistory
 from otel_taskhistory.cli import cli
+from otel_taskhistory.spans.otlp_write import logs_document, spans_document, to_line
+from otel_taskhistory.spans.record import LogRecord
 from otel_taskhistory.transport import otlp_lines
 from tests.corpus.tables import RECORDINGS
 from tests.recorded import PICTURES, chat, data_url, one_task, recording
-from tests.store.deliveries import check, public, rows
+from tests.store.deliveries import TRACE, check, public, rows, span, span_id, store, write
 
 OTLP = Path(__file__).parents[1] / "data" / "otlp"
 
@@ -209,3 +212,107 @@ def test_a_task_that_goes_meanwhile_is_left_out(tmp_path: Path) -> None:
         done = otlp_lines.write_otlp_lines(history, gone, file, lambda done, total: None)
     assert done.spans == 9
     assert file.getvalue().count(b"\n") == 3
+
+
+def test_a_pinned_task_stays_pinned(tmp_path: Path) -> None:
+    """Also when it is the oldest of more tasks than the other history keeps."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    with recording(here) as tasks:
+        ids = [one_task(tasks, f"goal {number}") for number in range(6)]
+    with TaskHistory(here) as history:
+        history.pin(ids[0])
+        history.pin(ids[3])
+    text = exported(here)
+    result = CliRunner().invoke(
+        cli,
+        ["import", str(tmp_path / "here.jsonl"), "--directory", str(there)],
+        env={"OTEL_TASKHISTORY_MAX_TASKS": "2"},
+    )
+    assert result.exit_code == 0, result.output
+    assert "2 tasks past the limits" in result.output
+    kept = rows(there / "history.db", "SELECT task_id, pinned FROM tasks ORDER BY started_ns")
+    assert [row["task_id"] for row in kept] == [ids[0], *ids[3:]]
+    assert [row["pinned"] for row in kept] == [1, 1, 0, 0]
+    assert exported(moved(here, tmp_path / "all").parent) == text
+
+
+def test_a_pin_goes_to_a_task_that_is_there(tmp_path: Path) -> None:
+    """Whichever of the two came first."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    with recording(here) as tasks:
+        task_id = one_task(tasks)
+    moved(here, there)
+    with TaskHistory(here) as history:
+        history.pin(task_id)
+    (task,) = rows(moved(here, there), "SELECT pinned FROM tasks")
+    assert task["pinned"] == 1
+
+
+def test_log_records_come_with_what_is_known_of_them(tmp_path: Path) -> None:
+    """Their marks; and those whose span never came, in whichever trace."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    odd = {"key\ud83e": "n\ud83e", "number": 10**5_000}
+    logs = [
+        log("of the span", span_id(1), attributes=odd, body=odd),
+        log("within a line", span_id(1), attributes={"bad": "x"}),
+        log("waits", span_id(2)),
+        log("waits alone", span_id(3), trace_id="e" * 32),
+    ]
+    document = logs_document(logs)
+    (around,) = document["resourceLogs"]
+    (bad,) = around["scopeLogs"][0]["logRecords"][1]["attributes"]
+    bad["value"] = {"intValue": "no number"}
+    lines = to_line(spans_document([span(1)])) + to_line(document)
+    (tmp_path / "given.jsonl").write_bytes(lines)
+    run("import", tmp_path / "given.jsonl", "--directory", here)
+    found = rows(here / "history.db", "SELECT marks FROM logs WHERE marks IS NOT NULL")
+    assert [json.loads(row["marks"]) for row in found] == [["attributes", "body"], ["attributes"]]
+    assert tables(moved(here, there)) == tables(here / "history.db")
+    assert exported(there) == exported(here)
+    assert len(rows(there / "history.db", "SELECT 1 FROM logs")) == 4
+
+
+def log(name: str, of: str, **said: Any) -> LogRecord:
+    """A log record within a span."""
+    return LogRecord(said.pop("trace_id", TRACE), of, name, **said)
+
+
+def test_many_log_records_make_many_lines(tmp_path: Path) -> None:
+    """Bounded by number and by size."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    logs = [log(f"event {number}", span_id(1), time_ns=number + 1) for number in range(250)]
+    large = [log("large", span_id(1), body="x" * 3_000_000 + str(n), time_ns=n) for n in (1, 2, 3)]
+    (tmp_path / "given.jsonl").write_bytes(
+        to_line(spans_document([span(1)])) + to_line(logs_document([*logs, *large]))
+    )
+    run("import", tmp_path / "given.jsonl", "--directory", here)
+    lines = exported(here).splitlines()
+    assert len(lines) == 1 + 4
+    assert max(map(len, lines)) < 7_000_000
+    assert tables(moved(here, there)) == tables(here / "history.db")
+
+
+def test_a_span_that_ended_at_the_beginning_of_time_has_ended(tmp_path: Path) -> None:
+    """A time of 0 stands for none in OTLP, so that it is said beside."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    with store(here) as writer:
+        write(writer, [replace(span(1), start_ns=0, end_ns=0)])
+    assert tables(moved(here, there)) == tables(here / "history.db")
+    (found,) = rows(there / "history.db", "SELECT status FROM tasks")
+    assert found["status"] == "succeeded"
+
+
+def test_a_task_that_is_named_twice_is_written_once(tmp_path: Path) -> None:
+    """By its id and by its beginning."""
+    directory = tmp_path / "history"
+    with recording(directory) as tasks:
+        task_id = one_task(tasks)
+    assert exported(directory, task_id, task_id[:9], "latest") == exported(directory)
+
+
+def test_others_files_cannot_pin(tmp_path: Path) -> None:
+    """A pin is one of the task that the span names itself, or none."""
+    given = spans_document([span(1)], [{"pinnedTaskId": "f" * 32}])
+    (tmp_path / "given.jsonl").write_bytes(to_line(given))
+    run("import", tmp_path / "given.jsonl", "--directory", tmp_path / "history")
+    assert rows(tmp_path / "history" / "history.db", "SELECT * FROM _pins") == []
