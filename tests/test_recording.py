@@ -328,3 +328,15 @@ def test_a_screenshot_has_the_row_of_its_file(taskhistory: Recorded) -> None:
         taskhistory.directory,
         "SELECT art.path FROM screenshots JOIN _artifacts AS art ON art.id = screenshots.artifact",
     ) == [(path,) for (path,) in rows(taskhistory.directory, "SELECT path FROM screenshots")]
+
+
+def test_names_of_reduced_values_are_any_text(taskhistory: Recorded) -> None:
+    """An attribute that anybody may set costs no span, whatever stands in it."""
+    with taskhistory.tasks.task("a goal") as task:
+        task.span.set_attribute("taskhistory.reduced", ["a\ud83e", "b"])
+    (found,) = rows(
+        taskhistory.directory, "SELECT status, marks FROM tasks JOIN spans USING (task_id)"
+    )
+    assert found[0] == "succeeded"
+    assert "ud83e" in found[1]
+    assert taskhistory.exporter.stats()["lost"] == 0
