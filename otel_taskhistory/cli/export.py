@@ -134,6 +134,7 @@ _SAME: Final = {"htm": "html", "markdown": "md", "jsonl": "otlp-jsonl", "zip": "
     is_flag=True,
     help="Leave out contents: goals, prompts, decisions, arguments, results, errors, pictures.",
 )
+@click.option("--prompts", is_flag=True, help="With each prompt as it was sent, for parquet.")
 @click.option("--force", is_flag=True, help="Write over FILE if it is there.")
 @history_options
 def export_command(
@@ -143,6 +144,7 @@ def export_command(
     form: str | None,
     all_: bool,
     redact: bool,
+    prompts: bool,
     force: bool,
 ) -> None:
     """Write TASK to FILE, to be looked at without a history: an id, its beginning, or "latest".
@@ -159,12 +161,16 @@ def export_command(
     name = _format_of(target, form)
     if all_ == bool(tasks):
         raise click.UsageError("name tasks, or say --all" if tasks else "which TASK? or --all")
+    if prompts and not (name in MANY and MANY[name].with_prompts):
+        raise click.UsageError("--prompts is for parquet: the other forms have them")
     if name in MANY:
         if redact:
             raise click.UsageError("--redact is for .html, .md and .json")
         with place.open() as history, Progress() as progress:
-            ids = None if all_ else [history.task(task).task_id for task in tasks]
-            notes = MANY[name].write(history, ids, target, _into(target, force=force), progress)
+            named = dict.fromkeys(history.task(task).task_id for task in tasks)
+            ids = None if all_ else list(named)
+            write = (MANY[name].with_prompts if prompts else None) or MANY[name].write
+            notes = write(history, ids, target, _into(target, force=force), progress)
         for note in notes:
             click.echo(one_line(note), err=True)
         return

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -18,6 +19,8 @@ from otel_taskhistory.text import count
 Into = Callable[[], AbstractContextManager[BinaryIO]]
 """Opens the file to write, or standard output."""
 
+Write = Callable[[TaskHistory, Sequence[str] | None, str, Into, Progress], list[str]]
+
 
 @dataclass(frozen=True, slots=True)
 class Many:
@@ -27,10 +30,12 @@ class Many:
         about: for the help.
         write: gets the history, whole ids or None for all, the target as it was given, how to open
             it as a file, and where to say how far it is; returns what there is to say in the end.
+        with_prompts: the same with prompts, where that is not always so.
     """
 
     about: str
-    write: Callable[[TaskHistory, Sequence[str] | None, str, Into, Progress], list[str]]
+    write: Write
+    with_prompts: Write | None = None
 
 
 def _otlp(
@@ -57,22 +62,28 @@ def _archive(
 
 
 def _parquet(
-    history: TaskHistory, ids: Sequence[str] | None, target: str, into: Into, progress: Progress
+    history: TaskHistory,
+    ids: Sequence[str] | None,
+    target: str,
+    into: Into,
+    progress: Progress,
+    *,
+    prompts: bool = False,
 ) -> list[str]:
     from otel_taskhistory.transport.parquet import write_parquet
 
     if target == "-":
         raise click.UsageError("Parquet is a folder of files: use -o FOLDER")
-    return write_parquet(history, ids, Path(target), _tell(progress)).notes
+    return write_parquet(history, ids, Path(target), _tell(progress), prompts=prompts).notes
 
 
 def _tell(progress: Progress) -> Callable[[int, int], None]:
-    return lambda done, total: progress.tell("exporting", done, total)
+    return lambda done, total: progress.tell("exporting", done, total, count)
 
 
 MANY: Final[dict[str, Many]] = {
     "otlp-jsonl": Many("OTLP/JSON, an export request a line, for any receiver", _otlp),
     "archive": Many("a zip with everything, pictures too", _archive),
-    "parquet": Many("a folder of tables", _parquet),
+    "parquet": Many("a folder of tables", _parquet, partial(_parquet, prompts=True)),
 }
 """By the name that --format takes."""

@@ -90,7 +90,7 @@ class _Reading:
 
         with _opened(name) as file:
             if is_archive(file):
-                tell = partial(self._progress.tell, "importing")
+                tell = partial(self._progress.tell, "importing", shown=count)
                 self._importer.finish()  # a conflict may be with what the files before had
                 try:
                     found = import_archive(file, self._importer, as_new=as_new, tell=tell)

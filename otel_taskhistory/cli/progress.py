@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self, TextIO
 
@@ -26,8 +27,10 @@ class Progress:
         self._width = 0
         self._next = 0.0
 
-    def tell(self, what: str, done: int, total: int) -> None:
-        """Say how many bytes of how many are done; 0 of 0 when that is not known."""
+    def tell(
+        self, what: str, done: int, total: int, shown: Callable[[int], str] = format_size
+    ) -> None:
+        """Say how much of how much is done, by default in bytes; 0 of 0 when that is not known."""
         now = time.monotonic()
         if not self._shown or now < self._next:
             return
@@ -35,7 +38,7 @@ class Progress:
         text = what
         if total:
             percent = done * 100 // total
-            text = f"{what}: {format_size(done)} of {format_size(total)} ({percent} %)"
+            text = f"{what}: {shown(done)} of {shown(total)} ({percent} %)"
         self._put(text)
 
     def __enter__(self) -> Self:
