@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from otel_taskhistory.recording import sink
 
 # Time is no measure on a machine that others use too; in CI the same examples every time.
 hypothesis.settings.register_profile("local", deadline=None)
@@ -16,6 +20,11 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 # pytest-xdist tells its workers the width of its own screen.
 os.environ.pop("COLUMNS", None)
+
+# What a shell starts in the background ignores Ctrl-C, and so would the programs that tests start
+# and end by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
@@ -30,3 +39,12 @@ def _environment_of_its_own(
     monkeypatch.setenv("HOME", str(home))
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_exporter_of_another_test() -> Iterator[None]:
+    """A test that fails before it closes its exporter must not fail the next ones too."""
+    before = set(sink._live)
+    yield
+    for left in set(sink._live) - before:
+        sink._live.pop(left, None)

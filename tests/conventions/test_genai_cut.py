@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_taskhistory import conventions
@@ -65,6 +65,7 @@ def test_cut_anywhere(value: Any, data: st.DataObject) -> None:
         assert value.startswith(cut[:-1])
 
 
+@settings(max_examples=50)
 @given(value=VALUES.filter(lambda value: isinstance(value, list | dict)))
 def test_the_second_reader_agrees_with_the_first(value: Any) -> None:
     """On JSON that is whole the lenient reader gives what Python's does."""
