@@ -10,17 +10,17 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Self, TypeVar
 
-from otel_taskhistory.errors import SettingsError
 from otel_taskhistory.settings import Retention, Settings
 from otel_taskhistory.store import details, pruning, reader, records, space, standing
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.backup import BackupReport, backup
 from otel_taskhistory.store.changes import prompt_changes
+from otel_taskhistory.store.filters import KINDS, STATUSES, row_limit, task_filter
 from otel_taskhistory.store.ids import find_task, short_ids
 from otel_taskhistory.store.passes import Pass
 from otel_taskhistory.store.pruning import Pruned
@@ -29,7 +29,6 @@ from otel_taskhistory.store.records import RetentionRecord
 from otel_taskhistory.store.search.find import Hit, Hits, search
 from otel_taskhistory.store.space import Usage
 from otel_taskhistory.store.standing import Standing
-from otel_taskhistory.store.times import LATEST_NS
 from otel_taskhistory.store.views import (
     ModelCall,
     Page,
@@ -46,6 +45,7 @@ from otel_taskhistory.store.watching import end_of
 from otel_taskhistory.watch import Watch
 
 __all__ = [
+    "KINDS",
     "STATUSES",
     "Hit",
     "Hits",
@@ -66,12 +66,6 @@ __all__ = [
     "Usage",
     "Watch",
 ]
-
-STATUSES: Final = ("running", "succeeded", "failed", "cancelled", "interrupted")
-KINDS: Final = ("agent", "other")
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MOST: Final = 2**31
 
 T = TypeVar("T")
 
@@ -142,8 +136,8 @@ class TaskHistory:
         Raises:
             SettingsError: an argument makes no sense.
         """
-        which = _filter(status, since, until, agent, kind)
-        return self._reading.read(lambda c: reader.tasks(c, which, _limit(limit), cursor))
+        which = task_filter(status, since, until, agent, kind)
+        return self._reading.read(lambda c: reader.tasks(c, which, row_limit(limit), cursor))
 
     def count_tasks(
         self,
@@ -154,7 +148,7 @@ class TaskHistory:
         kind: str | None = "agent",
     ) -> int:
         """How many tasks `tasks` gives on all its pages together."""
-        which = _filter(status, since, until, agent, kind)
+        which = task_filter(status, since, until, agent, kind)
         return self._reading.read(lambda c: reader.count_tasks(c, which))
 
     def task(self, task_id: str) -> Task:
@@ -189,7 +183,7 @@ class TaskHistory:
             TaskNotFound: there is no such task, or several.
         """
         return self._reading.read(
-            lambda c: reader.steps(c, task_id, _limit(limit), cursor, without)
+            lambda c: reader.steps(c, task_id, row_limit(limit), cursor, without)
         )
 
     def step(self, step_id: str, *, task_id: str | None = None) -> Step:
@@ -266,7 +260,7 @@ class TaskHistory:
                 marks in this order; ``book*`` for any ending. Nothing in it is an error.
             limit: hits at most; `Hits.more` tells whether there are more.
         """
-        return self._reading.read(lambda c: search(c, text, _limit(limit)))
+        return self._reading.read(lambda c: search(c, text, row_limit(limit)))
 
     def watch(self, after: str | int | None = None, task_id: str | None = None) -> Watch:
         """Follow the timeline: what is there, then what comes; for ``for`` and ``async for``.
@@ -324,7 +318,7 @@ class TaskHistory:
 
     def retention_records(self, limit: int = 20) -> list[RetentionRecord]:
         """What was removed, when and because of which limit, the latest first."""
-        return self._reading.read(lambda c: records.records(c, _limit(limit)))
+        return self._reading.read(lambda c: records.records(c, row_limit(limit)))
 
     # --- these open the history for writing ---
 
@@ -411,40 +405,3 @@ class TaskHistory:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _filter(
-    status: str | None,
-    since: datetime | str | None,
-    until: datetime | str | None,
-    agent: str | None,
-    kind: str | None,
-) -> reader.TaskFilter:
-    for name, value, known in (("status", status, STATUSES), ("kind", kind, KINDS)):
-        if value is not None and value not in known:
-            raise SettingsError(f"{name}={value!r} is none of {', '.join(known)}")
-    return reader.TaskFilter(status, _ns("since", since), _ns("until", until), agent, kind)
-
-
-def _ns(name: str, moment: datetime | str | None) -> int | None:
-    """A time as ns since 1970; without a zone nobody knows which moment it is."""
-    if moment is None:
-        return None
-    try:
-        read = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
-    except ValueError:
-        raise SettingsError(
-            f"{name}={moment!r} is no time: use ISO 8601, e.g. 2026-11-30T12:00:00Z"
-        ) from None
-    if not isinstance(read, datetime) or read.tzinfo is None:
-        raise SettingsError(
-            f"{name}={moment!r} has no time zone: add one, e.g. 2026-11-30T12:00:00Z"
-        )
-    ns = (read - _EPOCH) // timedelta(microseconds=1) * 1000
-    return min(max(ns, 0), LATEST_NS)  # no task began outside of these
-
-
-def _limit(limit: int) -> int:
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise SettingsError(f"limit={limit!r} is no number of rows: use one from 1")
-    return min(limit, _MOST)

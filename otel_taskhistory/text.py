@@ -28,7 +28,11 @@ _WORDS: Final = re.compile(r" *[^ ]+| +")
 
 def printable(text: str) -> str:
     """`text` with control and invisible characters written out; newlines stay, tabs are spaces."""
-    text = text.replace("\r\n", "\n").replace("\t", " " * TAB)
+    return written_out(text.replace("\r\n", "\n").replace("\t", " " * TAB))
+
+
+def written_out(text: str) -> str:
+    """`text` with control and invisible characters written out, and nothing else changed."""
     return _UNSAFE.sub(lambda found: escaped(found[0]), text)
 
 

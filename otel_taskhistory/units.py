@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Durations and sizes as people write them, and the one sentence about a value that is neither."""
+"""Moments, durations and sizes as people write them, and the one sentence about a bad value."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from typing import Final
 
@@ -62,6 +62,66 @@ def parse_duration(text: str, *, name: str | None = None, hint: str | None = Non
         return timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
     except OverflowError:
         raise bad_value(name, text, "is too long a duration", hint) from None
+
+
+WHEN_HINT: Final = (
+    "use e.g. 2026-11-30, '2026-11-30 14:00', 2026-11-30T13:00:00Z, today, yesterday, 10:00,"
+    " or how long ago: 90m, 2h, 30d"
+)
+_CLOCK: Final = re.compile(r"(?:(today|yesterday)[ ,T]*)?([0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)?")
+
+
+def parse_moment(
+    text: str, zone: tzinfo | None = None, *, name: str | None = None, now: datetime | None = None
+) -> datetime:
+    """Read a moment: ISO 8601, ``today``, ``yesterday``, ``10:00``, or how long ago (``2h``).
+
+    A day is its beginning. A time of day alone is the last time it was that, so not in the future;
+    after ``today`` or ``yesterday`` it is of that day.
+
+    Args:
+        text: the moment.
+        zone: what a time without a zone means; None for the zone of this machine.
+        name: the setting that an error names.
+        now: what ``ago`` counts from; with a zone.
+
+    Returns:
+        It, with a zone.
+
+    Raises:
+        SettingsError: it is none, or beyond the calendar.
+    """
+    now = now or datetime.now(UTC)
+    typed = text.strip()
+    try:
+        found = _CLOCK.fullmatch(typed.lower())
+        if found is not None and (found[1] or found[2]):
+            return _of_day(now.astimezone(zone), zone, found[1], found[2])
+        try:
+            return _in_zone(datetime.fromisoformat(typed), zone)
+        except ValueError:
+            return now - parse_duration(typed)
+    except (SettingsError, ValueError, OverflowError):
+        raise bad_value(name, text, "is no time", WHEN_HINT) from None
+
+
+def _of_day(now: datetime, zone: tzinfo | None, day: str | None, clock: str | None) -> datetime:
+    date = now.date() - timedelta(days=day == "yesterday")
+    at = time()
+    if clock is not None:
+        hour, minute, second = map(int, f"{clock}:0".split(":")[:3])
+        at = time(hour, minute, second)
+    moment = _in_zone(datetime.combine(date, at), zone)
+    if day is None and moment > now:
+        moment = _in_zone(datetime.combine(date - timedelta(days=1), at), zone)
+    return moment
+
+
+def _in_zone(moment: datetime, zone: tzinfo | None) -> datetime:
+    """A moment that has a zone: its own, else `zone`, else that of this machine."""
+    if moment.tzinfo is None and zone is not None:
+        return moment.replace(tzinfo=zone)
+    return moment.astimezone()
 
 
 def parse_size(text: str, *, name: str | None = None, hint: str | None = None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -67,10 +68,14 @@ def _how_to_go_on(screen: Screen, history: TaskHistory, place: Place, short: str
     rows = [*program("sqlite-utils"), "rows", database, "steps", *chosen, "--limit", "8", "-t"]
     screen.line()
     screen.line(("The history is in ", ""), (str(history.settings.directory), "bold"))
+    browse = place.command("serve", "--open")
+    if find_spec("datasette") is None:
+        install = [sys.executable, "-m", "pip", "install", "otel-taskhistory[datasette]"]
+        browse = f"{shlex.join(install)} && {browse}"
     for what, command in (
         ("a whole step, every message of its prompt", place.command("show", short, "--step", "1")),
         ("the same with sqlite-utils", shlex.join(rows)),
-        ("in a browser, with Datasette", shlex.join([*program("datasette"), database, "--open"])),
+        ("in a browser", browse),
     ):
         screen.line((f"{what}:", "dim"))
         screen.whole(f"  {command}")

@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -19,7 +19,7 @@ from otel_taskhistory.errors import SettingsError
 from otel_taskhistory.history import STATUSES, TaskHistory
 from otel_taskhistory.settings import Settings
 from otel_taskhistory.store.schema import SCHEMA_VERSION
-from otel_taskhistory.units import parse_duration
+from otel_taskhistory.units import parse_moment
 
 F = TypeVar("F", bound=Callable[..., Any])
 Form = Literal["text", "json", "csv"]
@@ -54,7 +54,11 @@ class Place:
 
 
 def program(name: str) -> list[str]:
-    """How to call a program of this Python environment: by its name where the shell finds it."""
+    """How to call a program of this Python environment: by its name where the shell finds it.
+
+    Args:
+        name: of the program, which is also that of a module of a package that is installed.
+    """
     beside = Path(sys.executable).with_name(name)
     found = shutil.which(name)
     if found is not None and (not beside.exists() or os.path.samefile(found, beside)):
@@ -62,9 +66,7 @@ def program(name: str) -> list[str]:
     if beside.exists():
         near = os.path.relpath(beside)
         return [near if len(near) < len(str(beside)) and not near.startswith("..") else str(beside)]
-    if name == "otel-taskhistory":
-        return [sys.executable, "-m", "otel_taskhistory"]
-    return [name]
+    return [sys.executable, "-m", name.replace("-", "_")]
 
 
 def history_options(command: F) -> F:
@@ -127,7 +129,7 @@ def _named(wrapper: Callable[..., Any], command: F) -> F:
 
 
 class When(click.ParamType[datetime]):
-    """A moment: ISO 8601, local unless it says a zone, or how long ago (``2h``, ``30d``)."""
+    """A moment as `parse_moment` reads it; local unless it says a zone."""
 
     name = "time"
 
@@ -142,18 +144,9 @@ class When(click.ParamType[datetime]):
         if isinstance(value, datetime):
             return value
         try:
-            return datetime.fromisoformat(value).astimezone()
-        except (ValueError, OverflowError):
-            pass
-        try:
-            return datetime.now(UTC) - parse_duration(value)
-        except (SettingsError, OverflowError):
-            self.fail(
-                f"{value!r} is no time: use e.g. 2026-11-30, '2026-11-30 14:00',"
-                " 2026-11-30T13:00:00Z, or how long ago: 90m, 2h, 30d",
-                param,
-                ctx,
-            )
+            return parse_moment(value)
+        except SettingsError as error:
+            self.fail(str(error), param, ctx)
 
 
 def task_filters(command: F) -> F:
@@ -165,7 +158,8 @@ def task_filters(command: F) -> F:
                 "--since",
                 type=When(),
                 metavar="WHEN",
-                help="Begun then or later: a time (local unless it says a zone), or 2h, 30d ago.",
+                help="Begun then or later: a time (local unless it says a zone) such as 2026-11-30,"
+                " today, yesterday, 10:00, '2026-11-30 14:00'; or 90m, 2h, 30d ago.",
             ),
             click.option("--until", type=When(), metavar="WHEN", help="Begun before that."),
             click.option("--agent", metavar="NAME", help="Only of this agent."),

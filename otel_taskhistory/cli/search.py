@@ -10,11 +10,14 @@ import click
 
 from otel_taskhistory.cli.options import Form, Place, form_options, history_options
 from otel_taskhistory.cli.output import write_csv, write_json
-from otel_taskhistory.cli.terminal import Screen
+from otel_taskhistory.cli.terminal import WHOLE_LINES, Screen
 from otel_taskhistory.history import Hit
-from otel_taskhistory.text import count, local_time, one_line
+from otel_taskhistory.text import clip, count, local_time, one_line
 
-_COLUMNS: Final = [field.name for field in fields(Hit) if field.name != "match"]
+_COLUMNS: Final = [field.name for field in fields(Hit) if field.name not in ("match", "also")]
+_INDENT: Final = 4
+_GOAL: Final = 100
+"""Columns of a goal at most: it only says which task that is."""
 
 
 @click.command("search")
@@ -45,28 +48,37 @@ def search_command(place: Place, form: Form, words: tuple[str, ...], limit: int)
     elif form == "csv":
         write_csv(_COLUMNS, ([_as_dict(hit)[name] for name in _COLUMNS] for hit in found))
     elif found:
-        screen = Screen()
+        screen = Screen(piped=WHOLE_LINES)
         for hit in found:
             _print(screen, hit, short[hit.task_id])
     else:
         click.echo(f"nothing says {one_line(typed)!r}")
     if found.more:
         click.echo(f"showing {count(len(found), 'hit')}; there are more: --limit", err=True)
-    if not found.complete:
+    if found.indexing:
+        click.echo(
+            "the search index is being made anew while an agent runs: older values may be missing"
+            " (otel-taskhistory doctor --fix makes it now)",
+            err=True,
+        )
+    elif not found.complete:
         click.echo("the search ended before the oldest values: add a rarer word", err=True)
 
 
 def _print(screen: Screen, hit: Hit, short: str) -> None:
-    where = f"step {hit.step_index} · {hit.field}" if hit.step_index is not None else hit.field
+    where = f"step {hit.step_index} · {hit.label}" if hit.step_index is not None else hit.label
     often = f" · {hit.times:,} times" if hit.times > 1 else ""
     screen.line(
         (short, "name"), ("  ", ""), (where, "bold"), (f"{often} · {local_time(hit.at)}", "dim")
     )
+    if hit.goal:
+        goal = one_line(hit.goal)
+        screen.line((clip(goal, min(screen.columns - _INDENT, _GOAL)), "dim"), indent=_INDENT)
     start, end = hit.match
     before, match, after = hit.snippet[:start], hit.snippet[start:end], hit.snippet[end:]
     if not screen.coloured:
         match = f"[{match}]"
-    screen.line((_flat(before), ""), (_flat(match), "title"), (_flat(after), ""), indent=4, hang=0)
+    screen.flow((_flat(before), ""), (_flat(match), "title"), (_flat(after), ""), indent=_INDENT)
 
 
 def _flat(text: str) -> str:

@@ -12,7 +12,8 @@ import click
 
 from otel_taskhistory.cli.options import When
 from otel_taskhistory.cli.terminal import Piece, Screen
-from otel_taskhistory.history import STATUSES, TaskHistory, _ns
+from otel_taskhistory.history import STATUSES, TaskHistory
+from otel_taskhistory.store.filters import moment_ns
 from otel_taskhistory.store.summaries import (
     AgentUse,
     LargeTask,
@@ -70,7 +71,7 @@ def read_summaries(
             f"--until ({local_time(until.isoformat())}) is not after --since"
             f" ({local_time(since.isoformat())}): no task can have begun between them"
         )
-    bounds = _ns("since", since), _ns("until", until)
+    bounds = moment_ns("since", since), moment_ns("until", until)
     database = history.settings.database
     return history.read(lambda c: summaries(c, database, *bounds))
 

@@ -19,20 +19,26 @@ from otel_taskhistory.cli.options import (
     task_filters,
 )
 from otel_taskhistory.cli.output import write_csv, write_json
-from otel_taskhistory.cli.terminal import Piece, Screen, mark
+from otel_taskhistory.cli.terminal import NARROW, WHOLE_LINES, Piece, Screen, mark
 from otel_taskhistory.history import Page, Task, TaskHistory
 from otel_taskhistory.text import (
+    clip,
     count,
     duration,
     local_time,
     milliseconds_since,
     one_line,
     parse_time,
+    width,
+    wrap,
     zone_name,
 )
 
 _GOAL_ROOM: Final = 24
 """Columns a goal should have before other columns are left out."""
+
+_NARROW_GOAL: Final = 2
+"""Lines of a goal where there is no room for columns."""
 
 _LESS_IMPORTANT: Final = ("agent", "tokens", "steps", "duration", "started")
 """Columns in the order in which a narrow screen does without them."""
@@ -64,7 +70,7 @@ def tasks_command(
         elif form == "csv":
             write_csv([field.name for field in fields(Task)], map(astuple, page))
         elif page:
-            print_tasks(Screen(), history, page)
+            print_tasks(Screen(piped=WHOLE_LINES), history, page)
         else:
             click.echo(_nothing(history, filters, cursor))
         if page.next:
@@ -80,6 +86,10 @@ def print_tasks(screen: Screen, history: TaskHistory, page: Page[Task] | Sequenc
     now = datetime.now(UTC)
     zone = _zone(page[0].started_at)
     rows = [_row(task, short[task.task_id], zone, now) for task in page]
+    if screen.columns < NARROW:
+        for row in rows:
+            _print_narrow(screen, row)
+        return
     headers = {
         "id": "id",
         "status": "status",
@@ -104,6 +114,27 @@ def print_tasks(screen: Screen, history: TaskHistory, page: Page[Task] | Sequenc
         [[row[name] for name in columns] for row in rows],
         right={columns.index(name) for name in ("duration", "steps", "tokens") if name in columns},
     )
+
+
+def lines_of_a_task(screen: Screen) -> int:
+    """How many lines `print_tasks` needs for a task on this screen, at most."""
+    return 1 if screen.columns >= NARROW else 1 + _NARROW_GOAL
+
+
+def _print_narrow(screen: Screen, row: dict[str, Piece]) -> None:
+    """A task on a screen too narrow for columns: what it is called, what became of it, its goal."""
+    mark, style = row["status"]
+    name, how = row["id"]
+    status = clip(mark, max(screen.columns - width(name) - 1, 1))
+    screen.line((name, how), (" ", ""), (status, style))
+    goal = wrap(row["goal"][0], screen.columns - 2)
+    if len(goal) > _NARROW_GOAL:
+        goal = [
+            *goal[: _NARROW_GOAL - 1],
+            clip(" ".join(goal[_NARROW_GOAL - 1 :]), screen.columns - 2),
+        ]
+    for line in goal:
+        screen.line((line, ""), indent=2)
 
 
 def _row(task: Task, short: str, zone: str, now: datetime) -> dict[str, Piece]:

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Final, TextIO
 
 import click
@@ -18,6 +19,12 @@ from otel_taskhistory.text import clip, pad, printable, width, wrap
 
 PIPED_COLUMNS: Final = 100
 """Width of text that goes to a file or another program."""
+
+WHOLE_LINES: Final = 1_000_000
+"""Width of what is one line for each thing, for other programs: nothing is cut or folded."""
+
+NARROW: Final = 40
+"""Columns of a screen on which a table of several columns says nothing any more."""
 
 Piece = tuple[str, str]
 """A text and the name of its style."""
@@ -54,7 +61,9 @@ class Screen:
 
     Args:
         file: by default standard output.
-        columns: by default those of the terminal, or `PIPED_COLUMNS`.
+        columns: by default those of the terminal; where there is none those of the environment
+            (``COLUMNS``), else `piped`.
+        piped: for a file or another program.
         colour: by default on a terminal only, and not when ``NO_COLOR`` is set.
     """
 
@@ -64,12 +73,13 @@ class Screen:
         *,
         columns: int | None = None,
         colour: bool | None = None,
+        piped: int = PIPED_COLUMNS,
     ) -> None:
         self._file = file or sys.stdout
         if colour is None:
             colour = _is_terminal(self._file) and not os.environ.get("NO_COLOR")
             colour = colour and os.environ.get("TERM") != "dumb"
-        size = shutil.get_terminal_size((PIPED_COLUMNS, 24))
+        size = shutil.get_terminal_size((piped, 24))
         self.columns = max(size.columns if columns is None else columns, 12)
         self.rows = max(size.lines - 4, 4)
         """Lines of a list that fits on the screen with its headings."""
@@ -97,6 +107,27 @@ class Screen:
                     line = " " * used
             line, used, empty = line + self._styled(text, style), used + width(text), False
         self._put(line)
+
+    def flow(self, *pieces: Piece, indent: int = 0) -> None:
+        """Print pieces that make one text; folded between words only, wherever pieces meet.
+
+        A word that is longer than a line is broken where it must.
+        """
+        indent = min(indent, self.columns // 3)
+        room = self.columns - indent
+        styles: list[str] = []
+        text = ""
+        for piece, style in pieces:
+            made = printable(piece).replace("\n", " ")
+            text += made
+            styles += [style] * len(made)
+        spaces = len(text) - len(text.lstrip(" "))  # an indent would come again with each line
+        text, styles = text[spaces:], styles[spaces:]
+        at = 0
+        for line in wrap(text, room):
+            at = text.index(line, at)
+            self._put(" " * indent + self._painted(line, styles[at : at + len(line)]))
+            at += len(line)
 
     def block(
         self, text: str, style: str = "", *, indent: int = 0, label: Piece = ("", ""), room: int = 0
@@ -161,6 +192,15 @@ class Screen:
             if left >= 4 or not pieces:
                 pieces.append(self._styled(clip(last, max(left, 4)), style))
             self._put("  ".join(pieces))
+
+    def _painted(self, text: str, styles: Sequence[str]) -> str:
+        """A text with a style for each of its characters."""
+        pieces, at = [], 0
+        for style, run in groupby(styles):
+            end = at + len(list(run))
+            pieces.append(self._styled(text[at:end], style))
+            at = end
+        return "".join(pieces) + text[at:]
 
     def _styled(self, text: str, style: str) -> str:
         if not self.coloured or not style or not text:

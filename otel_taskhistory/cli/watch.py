@@ -13,13 +13,15 @@ import click
 
 from otel_taskhistory.cli.options import Form, Place, form_options, history_options
 from otel_taskhistory.cli.output import to_json_line
-from otel_taskhistory.cli.tasks import print_tasks
-from otel_taskhistory.cli.terminal import MARKS, Screen
+from otel_taskhistory.cli.tasks import lines_of_a_task, print_tasks
+from otel_taskhistory.cli.terminal import MARKS, WHOLE_LINES, Piece, Screen
 from otel_taskhistory.history import TaskHistory, TimelineRecord
-from otel_taskhistory.text import count, local_time, parse_time
+from otel_taskhistory.store.watching import told_of
+from otel_taskhistory.text import count, local_time, one_line, parse_time
 
 _ENDED: Final = ("task.ended", "task.interrupted")
-_PIPED: Final = 100_000
+_TOLD: Final = 300
+"""Characters of a goal or error on a line."""
 _HOME: Final = "\x1b[H\x1b[2J"
 
 
@@ -80,7 +82,7 @@ class _Printer:
         """Whether the last record said that a task has ended."""
         self._history = history
         # One line an event for other programs; on a terminal it is folded into its width.
-        self._screen = Screen() if sys.stdout.isatty() else Screen(columns=_PIPED)
+        self._screen = Screen(piped=WHOLE_LINES)
         self._short: dict[str, str] = {}
         self._day = ("", "")
 
@@ -93,11 +95,29 @@ class _Printer:
             self._screen.line((f"{day} {zone}", "dim"))
         detail: dict[str, Any] = json.loads(record.detail)
         self._screen.line(
-            (f"{clock:12}  ", "dim"),
+            (f"{record.seq:>6}  {clock:12}  ", "dim"),
             (f"{self._short_id(record.task_id):8}  ", "name"),
             (f"{record.event:20}  ", _style(record.event, detail)),
             (_said(record, detail), ""),
+            *self._told(record, detail),
         )
+
+    def _told(self, record: TimelineRecord, detail: dict[str, Any]) -> list[Piece]:
+        """What was to be done, or what went wrong: the timeline itself holds no content."""
+        failed = detail.get("status") == "failed"
+        if record.event != "task.started" and not failed:
+            return []
+        told = self._history.read(lambda connection: told_of(connection, record))
+        if not told:
+            return []
+        text = one_line(told)
+        return [
+            ("  ", ""),
+            (
+                f"{text[:_TOLD].rstrip()}…" if len(text) > _TOLD else text,
+                "alarm" if failed else "bold",
+            ),
+        ]
 
     def _short_id(self, task_id: str | None) -> str:
         if task_id is None:
@@ -158,7 +178,8 @@ def _watch_running(history: TaskHistory) -> None:
     watch = history.watch(history.timeline_end())
     with suppress(KeyboardInterrupt):
         while True:
-            page = history.tasks(status="running", kind=None, limit=screen.rows)
+            fit = max(screen.rows // lines_of_a_task(screen), 1)
+            page = history.tasks(status="running", kind=None, limit=fit)
             total = history.count_tasks(status="running", kind=None)
             if live:
                 click.echo(_HOME, nl=False)

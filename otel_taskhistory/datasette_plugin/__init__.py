@@ -15,14 +15,16 @@ from pluggy import HookimplMarker
 
 from otel_taskhistory.datasette_plugin import access, tables
 from otel_taskhistory.datasette_plugin.answers import TABLE_CSS_VERSION
+from otel_taskhistory.datasette_plugin.asgi import App
 from otel_taskhistory.datasette_plugin.cells import cell
-from otel_taskhistory.datasette_plugin.csv_cells import App, SafeCsv
+from otel_taskhistory.datasette_plugin.csv_cells import SafeCsv
 from otel_taskhistory.datasette_plugin.histories import (
     adopt,
     histories,
     history_called,
     links_of,
 )
+from otel_taskhistory.datasette_plugin.own_pages import OwnPages
 from otel_taskhistory.datasette_plugin.queries import QUERIES
 from otel_taskhistory.datasette_plugin.routes import failed, our_routes
 from otel_taskhistory.errors import TaskHistoryError
@@ -99,8 +101,8 @@ def handle_exception(
 
 @hookimpl
 def asgi_wrapper(datasette: Any) -> Callable[[App], App]:
-    """Keep formulas out of CSV."""
-    return lambda app: SafeCsv(app, datasette)
+    """Keep formulas out of CSV, and what cannot be seen or is not for show out of pages."""
+    return lambda app: OwnPages(SafeCsv(app, datasette), datasette)
 
 
 @hookimpl

@@ -9,19 +9,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
-from urllib.parse import unquote
 
-from datasette.utils import tilde_decode
-
-from otel_taskhistory.datasette_plugin.histories import histories
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from otel_taskhistory.datasette_plugin.asgi import App, Message, Receive, Scope, Send, history_at
 
 # A cell, and what ends it. (What has no end yet waits for the next piece.)
 _CELL: Final = re.compile(r'("[^"]*(?:""[^"]*)*"|[^",\r\n]*)(,|\r\n|\n|\r(?!\Z))')
@@ -73,7 +63,7 @@ class SafeCsv:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        if scope["type"] != "http" or not self._is_of_a_history(scope):
+        if history_at(self._datasette, scope) is None:
             await self._app(scope, receive, send)
             return
         cells: SafeCells | None = None
@@ -93,14 +83,6 @@ class SafeCsv:
             await send(message)
 
         await self._app(scope, receive, pass_on)
-
-    def _is_of_a_history(self, scope: Scope) -> bool:
-        raw = scope.get("raw_path") or scope["path"].encode()
-        base = self._datasette.setting("base_url")
-        path = unquote(bytes(raw).decode("latin-1").partition("?")[0])
-        first = path.removeprefix(base).lstrip("/").partition("/")[0]
-        name = tilde_decode(first.partition(".")[0])  # a dot in a name would be encoded
-        return any(own.route == name or own.name == name for own in histories(self._datasette))
 
 
 def _is_csv(name: bytes, value: bytes) -> bool:

@@ -18,7 +18,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from otel_taskhistory.datasette_plugin.pool import OpenHistory, Pool
+from otel_taskhistory.datasette_plugin.pool import Pool
+from otel_taskhistory.history import TaskHistory
 from otel_taskhistory.images import inspect
 from otel_taskhistory.settings import Settings
 from otel_taskhistory.store.artifacts import ArtifactFolder
@@ -71,7 +72,7 @@ class Pictures:
         self._kept: OrderedDict[tuple[str, int], Thumbnail] = OrderedDict()
         self._kept_bytes = 0
 
-    def picture(self, sha256: str, history: OpenHistory) -> Picture | None:
+    def picture(self, sha256: str, history: TaskHistory) -> Picture | None:
         """A picture, or None when the history has none of this hash.
 
         Raises:

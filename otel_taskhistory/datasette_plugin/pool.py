@@ -8,42 +8,18 @@ all, so that there is one copy.
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 from otel_taskhistory.history import TaskHistory
 from otel_taskhistory.settings import Settings
-from otel_taskhistory.store.reading import Reading
-
-T = TypeVar("T")
 
 
-class OpenHistory(TaskHistory):
-    """A history at settings that were decided by somebody else.
-
-    Raises:
-        TaskHistoryError: as `TaskHistory`.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self._reading = Reading(
-            settings.database,
-            owner=settings.owner if settings.owner_explicit else None,
-            busy_timeout=settings.busy_timeout,
-        )
-
-    def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        """What `Reading.read` does."""
-        return self._reading.read(query)
-
-    def reads_a_copy(self) -> bool:
-        """Whether what is read is a private copy of the database."""
-        row = self.read(lambda connection: connection.execute("PRAGMA database_list").fetchone())
-        return os.path.realpath(str(row[2])) != os.path.realpath(self.settings.database)
+def reads_a_copy(history: TaskHistory) -> bool:
+    """Whether what is read is a private copy of the database."""
+    row = history.read(lambda connection: connection.execute("PRAGMA database_list").fetchone())
+    return os.path.realpath(str(row[2])) != os.path.realpath(history.settings.database)
 
 
 class Pool:
@@ -55,12 +31,12 @@ class Pool:
     def __init__(self, settings: Settings, limit: int) -> None:
         self._settings = settings
         self._limit = limit
-        self._idle: list[OpenHistory] = []
+        self._idle: list[TaskHistory] = []
         self._open = 0
         self._changed = threading.Condition()
 
     @contextmanager
-    def borrow(self) -> Iterator[OpenHistory]:
+    def borrow(self) -> Iterator[TaskHistory]:
         """A reader that nobody else uses meanwhile.
 
         Raises:
@@ -84,7 +60,7 @@ class Pool:
         for history in idle:
             history.close()
 
-    def _take(self) -> OpenHistory:
+    def _take(self) -> TaskHistory:
         with self._changed:
             while not self._idle and self._open >= self._limit:
                 self._changed.wait()
@@ -92,8 +68,8 @@ class Pool:
                 return self._idle.pop()
             self._open += 1
         try:
-            history = OpenHistory(self._settings)
-            if history.reads_a_copy():
+            history = TaskHistory.at(self._settings)
+            if reads_a_copy(history):
                 self._limit = 1
             return history
         except BaseException:

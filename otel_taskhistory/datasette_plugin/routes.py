@@ -25,7 +25,6 @@ from otel_taskhistory.datasette_plugin.histories import (
     links_of,
 )
 from otel_taskhistory.datasette_plugin.pictures import HASH
-from otel_taskhistory.datasette_plugin.pool import OpenHistory
 from otel_taskhistory.datasette_plugin.unknown import unknown_task_page
 from otel_taskhistory.errors import (
     HistoryNotFound,
@@ -34,6 +33,7 @@ from otel_taskhistory.errors import (
     TaskHistoryError,
     TaskNotFound,
 )
+from otel_taskhistory.history import TaskHistory
 from otel_taskhistory.pages.links import Links
 from otel_taskhistory.thumbnails import DEFAULT_SIZE, SIZES, placeholder
 
@@ -86,7 +86,7 @@ async def _task_list(asked: Asked) -> Response:
 async def _task(asked: Asked) -> Response:
     task_id, step_id = asked.part("task"), asked.param("step")
 
-    def read(history: OpenHistory) -> str | None:
+    def read(history: TaskHistory) -> str | None:
         if history.task(task_id).task_id != task_id:
             return None
         return pages.task_page(history, task_id, asked.links, step_id=step_id)

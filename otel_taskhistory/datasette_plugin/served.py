@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from otel_taskhistory.datasette_plugin.pictures import Pictures
-from otel_taskhistory.datasette_plugin.pool import OpenHistory, Pool
+from otel_taskhistory.datasette_plugin.pool import Pool
+from otel_taskhistory.history import TaskHistory
 from otel_taskhistory.settings import Settings
 
 T = TypeVar("T")
@@ -34,7 +35,7 @@ class Served:
         self._threads: ThreadPoolExecutor | None = None
         self.pictures = Pictures(settings, self._pool)
 
-    async def read(self, work: Callable[[OpenHistory], T]) -> T:
+    async def read(self, work: Callable[[TaskHistory], T]) -> T:
         """Run `work` in a thread, with the history opened for it alone.
 
         Raises:

@@ -7,7 +7,7 @@ import re
 import sqlite3
 from typing import Final
 
-from otel_taskhistory.datasette_plugin.pool import OpenHistory
+from otel_taskhistory.history import TaskHistory
 from otel_taskhistory.pages.html import Node, el, join
 from otel_taskhistory.pages.links import Links
 from otel_taskhistory.pages.shell import document
@@ -22,7 +22,7 @@ WHERE task_id >= :start AND task_id < :start || char(0x10ffff) ORDER BY task_id 
 """
 
 
-def unknown_task_page(history: OpenHistory, typed: str, message: str, links: Links) -> str:
+def unknown_task_page(history: TaskHistory, typed: str, message: str, links: Links) -> str:
     """The page.
 
     Args:

@@ -3,7 +3,9 @@
 
 * `texts` says how much of a recorded text an answer holds, and how to get the rest.
 * `results` are the answers as types: the schema that a client sees.
-* `lookup` fills them from a history; `values` reads one value piece by piece.
+* `lookup` fills them from a history, `steps` the one of a step, with what `parts` make of texts;
+  `values` reads one value piece by piece.
+* `arguments` reads what a model may ask with.
 * `server` offers them as tools, with the official SDK, which comes with ``otel-taskhistory[mcp]``.
 
 Nothing but `results` and `server` needs that SDK (or pydantic, which it brings), and nothing of it

@@ -247,8 +247,14 @@ class Hit(_Result):
     step: int | None
     """Number of the step where it came first; null for what belongs to the task."""
     step_id: str | None
+    goal: str | None
+    """Of the task, its beginning."""
     field: str
-    """goal, name, prompt, decision, arguments, result or error."""
+    """goal, name, prompt, decision, arguments, result or error: what has most of the words."""
+    also: list[str]
+    """What of the same step or call has the rest of them."""
+    error_type: str | None
+    """Of an error."""
     at: str
     times: int
     """How often it stands in the history, at least: in how many prompts, say."""

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 from otel_taskhistory._version import __version__
 from otel_taskhistory.errors import TaskHistoryError
 from otel_taskhistory.history import TaskHistory
-from otel_taskhistory.mcp import lookup, results
+from otel_taskhistory.mcp import lookup, results, steps
 from otel_taskhistory.mcp.texts import NOTICE, visible
 
 _make: Callable[..., Any]
@@ -57,7 +57,8 @@ StepId = Annotated[
 Moment = Annotated[
     str | None,
     Field(
-        description="ISO 8601 (UTC unless it says a zone), or how long ago: 90m, 2h, 30d.",
+        description="ISO 8601 (UTC unless it says a zone), today, yesterday, 10:00, or how long"
+        " ago: 90m, 2h, 30d.",
         max_length=64,
     ),
 ]
@@ -121,7 +122,7 @@ class Tools:
     ) -> Annotated[CallToolResult, results.StepDetail]:
         """Show one step: what was new in its prompt, decision, tool calls, results, pictures."""
         return await self._answer(
-            lambda history: lookup.get_step(history, task_id, step, first_call)
+            lambda history: steps.get_step(history, task_id, step, first_call)
         )
 
     async def get_text(

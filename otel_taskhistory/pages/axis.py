@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from otel_taskhistory.history import STATUSES, TaskHistory
-from otel_taskhistory.pages.reading import read
 from otel_taskhistory.pages.step_list import is_named
 from otel_taskhistory.store.overview.axis import Axis, axis_of
 from otel_taskhistory.text import one_line, parse_time
@@ -31,7 +30,7 @@ def axis(history: TaskHistory, task_id: str) -> dict[str, Any]:
     Raises:
         TaskNotFound: there is no such task.
     """
-    return as_json(read(history, lambda c: axis_of(c, task_id)))
+    return as_json(history.read(lambda c: axis_of(c, task_id)))
 
 
 def as_json(found: Axis, *, now: datetime | None = None) -> dict[str, Any]:

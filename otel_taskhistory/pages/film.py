@@ -7,7 +7,6 @@ from otel_taskhistory.history import TaskHistory
 from otel_taskhistory.pages.html import Html, el, join
 from otel_taskhistory.pages.links import Links
 from otel_taskhistory.pages.pieces import thumbnail
-from otel_taskhistory.pages.reading import read
 from otel_taskhistory.store.overview.film import Film, film
 from otel_taskhistory.text import one_line
 
@@ -19,7 +18,7 @@ def film_fragment(history: TaskHistory, task_id: str, cursor: str | None, links:
         TaskNotFound: there is no such task.
         SettingsError: that is no cursor.
     """
-    return film_markup(task_id, read(history, lambda c: film(c, task_id, cursor)), links).markup
+    return film_markup(task_id, history.read(lambda c: film(c, task_id, cursor)), links).markup
 
 
 def film_markup(task_id: str, found: Film, links: Links) -> Html:

@@ -66,9 +66,10 @@ class Links:
         """Where a picture opens by itself; None when it does not."""
         return self.artifact(sha256)
 
-    def thumbnail(self, sha256: str) -> Url:
-        """A small picture."""
-        return self._ours(f"thumbnails/{_part(sha256)}")
+    def thumbnail(self, sha256: str, width: int | None = None) -> Url:
+        """A small picture, of a width that there is (`thumbnails.SIZES`)."""
+        wanted = None if width is None else str(width)
+        return self._ours(f"thumbnails/{_part(sha256)}", w=wanted)
 
     def asset(self, name: str) -> Url:
         """A file of the pages themselves; its address changes with its content."""

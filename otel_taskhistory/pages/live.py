@@ -7,7 +7,6 @@ from typing import Any
 
 from otel_taskhistory.errors import SettingsError
 from otel_taskhistory.history import TaskHistory
-from otel_taskhistory.pages.reading import read
 from otel_taskhistory.store.overview.live import CHANGED_STEPS, changes_after
 
 
@@ -27,7 +26,7 @@ def changes(history: TaskHistory, task_id: str, after: int | str | None) -> dict
         number = int(after or 0)
     except ValueError:
         raise SettingsError(f"after={after!r} is no number of the timeline") from None
-    found = read(history, lambda c: changes_after(c, task_id, min(number, 2**62)))
+    found = history.read(lambda c: changes_after(c, task_id, min(number, 2**62)))
     return {
         "status": found.status,
         "ended": found.status != "running",

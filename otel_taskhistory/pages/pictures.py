@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("PNG", "JPEG", "GIF", "WEBP")
 
+TALL: Final = 4
+"""Of a picture that is more than so many times as high as wide its top is taken."""
+
 
 def opened(data: bytes, width: int, height: int) -> Image | None:
     """A picture as RGB or RGBA, upright, and made smaller to fit into `width` by `height`.
@@ -36,6 +39,8 @@ def opened(data: bytes, width: int, height: int) -> Image | None:
     # What Pillow raises on damaged files: OSError, SyntaxError, struct.error, EOFError, ...
     except Exception:
         return None
+    if upright.height > TALL * upright.width:  # as a whole it would be a line
+        upright = upright.crop((0, 0, upright.width, TALL * upright.width))
     if upright.width > width or upright.height > height:
         upright.thumbnail((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
     return upright

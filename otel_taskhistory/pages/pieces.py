@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from otel_taskhistory.history import ModelCall, Screenshot, Step, Task
 from otel_taskhistory.pages.html import Html, Node, Url, el, join
 from otel_taskhistory.pages.links import Links
+from otel_taskhistory.pages.pictures import TALL
 from otel_taskhistory.store.overview.texts import cut_off
 from otel_taskhistory.text import (
     count,
@@ -20,6 +21,7 @@ from otel_taskhistory.text import (
     printable,
     shorten,
 )
+from otel_taskhistory.thumbnails import SIZES
 from otel_taskhistory.units import format_size
 
 _ICONS: Final = {
@@ -30,6 +32,8 @@ _ICONS: Final = {
     "interrupted": "M9 2.5L5 8.5h5.5L7 13.5",
     "unknown": "M6 6a2 2 0 113 1.8c-.7.4-1 .8-1 1.6M8 12v.2",
 }
+_LONGEST_SIDE: Final = 16_000
+"""Pixels of a side from which on browsers may draw nothing: their limits for a texture."""
 _FOLD_AT: Final = (1_600, 16)
 """Characters and lines of a text from which on it is folded."""
 
@@ -166,31 +170,37 @@ def figure(picture: Screenshot, links: Links, title: str) -> Html:
     """A picture in a step, linked to its full size."""
     size = f"{picture.width}×{picture.height} · " if picture.width and picture.height else ""
     facts = f"{size}{picture.media_type} · {format_size(picture.bytes)}"
-    caption = el(
-        "figcaption",
+    parts: list[Node] = [
         el("b", title),
         [" ", el("span", picture.caption, dir="auto")] if picture.caption else None,
         " ",
         el("span", facts, class_="dim"),
-    )
+    ]
     label = picture.caption or title
     if not can_be_shown(picture):
         why = f"This picture cannot be shown: {picture.status.replace('_', ' ')}."
-        return el("figure", el("p", why, class_="none"), caption, class_="shot")
+        return el("figure", el("p", why, class_="none"), el("figcaption", parts), class_="shot")
+    width, height = picture.width or 0, picture.height or 0
+    source = links.artifact(picture.sha256)
+    more: Node = None
+    if max(width, height) > _LONGEST_SIDE:  # browsers draw nothing then
+        source = links.thumbnail(picture.sha256, max(SIZES))
+        more = el("span", f" · this is its {'top' if height > width else 'left'}", class_="dim")
+        width = height = 0
     image = el(
         "img",
-        src=links.artifact(picture.sha256),
+        src=source,
         alt=label,
         decoding="async",
-        width=picture.width,
-        height=picture.height,
+        width=width or None,
+        height=height or None,
         data_sha=picture.sha256,
     )
     return el(
         "figure",
         opening(image, links.original(picture.sha256)),
-        caption,
-        class_="shot",
+        el("figcaption", parts, more),
+        class_="shot tall" if (picture.height or 0) > TALL * (picture.width or 0) else "shot",
     )
 
 

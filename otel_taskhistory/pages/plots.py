@@ -10,7 +10,6 @@ from typing import Final
 from otel_taskhistory.history import TaskHistory
 from otel_taskhistory.pages.html import Html, Node, el, join
 from otel_taskhistory.pages.links import Links
-from otel_taskhistory.pages.reading import read
 from otel_taskhistory.pages.shell import document
 from otel_taskhistory.pages.svg import Series, bars, columns, legend
 from otel_taskhistory.store.overview.plots import (
@@ -29,12 +28,12 @@ _WEEK: Final = 7
 
 def plots_page(history: TaskHistory, links: Links) -> str:
     """Tokens and failures by day, and how long tools take."""
-    newest = read(history, newest_task_ns)
+    newest = history.read(newest_task_ns)
     now = int(datetime.now(UTC).timestamp() * 1e9)
     # A history that was put away is shown as it was when it was in use.
     until = now if newest is None else max(min(now, newest + (DAYS - 1) * 86_400 * 10**9), newest)
-    by_day = _from_first(read(history, lambda c: days(c, until, DAYS)))
-    tools = read(history, tool_times)
+    by_day = _from_first(history.read(lambda c: days(c, until, DAYS)))
+    tools = history.read(tool_times)
     panels = [_tokens(by_day), _failures(by_day), _tools(tools)]
     main = join(el("h1", "Plots"), el("div", panels, class_="panels"))
     return document("Plots", main, links, page="plots", history=history)

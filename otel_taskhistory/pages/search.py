@@ -40,7 +40,14 @@ def _hits(hits: Hits, typed: str, links: Links) -> Html:
         )
     else:
         notes.append(el("p", count(len(hits), "hit"), class_="dim"))
-    if not hits.complete:
+    if hits.indexing:
+        notes.append(
+            notice(
+                "The search index is being made anew while an agent runs: older values may be"
+                " missing (otel-taskhistory doctor --fix makes it now)."
+            )
+        )
+    elif not hits.complete:
         notes.append(notice("The search ended before the oldest values: add a rarer word."))
     return join(notes, el("ol", [_hit(hit, links) for hit in hits], class_="hits"))
 
@@ -48,14 +55,16 @@ def _hits(hits: Hits, typed: str, links: Links) -> Html:
 def _hit(hit: Hit, links: Links) -> Html:
     start, end = hit.match
     snippet = join(hit.snippet[:start], el("mark", hit.snippet[start:end]), hit.snippet[end:])
-    where = f"Step {hit.step_index} · {hit.field}" if hit.step_index is not None else hit.field
+    label = one_line(hit.label)
+    where = f"Step {hit.step_index} · {label}" if hit.step_index is not None else label
     return el(
         "li",
         el("a", where, href=links.task(hit.task_id, hit.step_id), class_="where"),
+        el("span", brief(hit.goal, 120), class_="of-task", dir="auto") if hit.goal else None,
         el("div", snippet, class_="snippet", dir="auto"),
         el(
             "div",
-            el("span", hit.task_id[:8], class_="id"),
+            el("a", hit.task_id[:8], href=links.task(hit.task_id), class_="id"),
             el("span", f"{count(hit.times)} times") if hit.times > 1 else None,
             el("span", f"of {count(hit.value_length, 'character')}"),
             moment(hit.at, ago=True),

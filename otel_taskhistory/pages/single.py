@@ -20,7 +20,7 @@ from otel_taskhistory.pages.pieces import brief, is_digest
 from otel_taskhistory.pages.shell import keyboard_help
 from otel_taskhistory.pages.step_list import step_item
 from otel_taskhistory.pages.step_pane import step_markup
-from otel_taskhistory.pages.task_page import axis_markup, head_markup
+from otel_taskhistory.pages.task_page import axis_markup, head_markup, opens_at
 from otel_taskhistory.pages.whole import WholeTask
 from otel_taskhistory.store.overview.steps import StepLine
 from otel_taskhistory.text import count, one_line
@@ -71,7 +71,9 @@ class _Inside(Links):
         self._large.add(sha256)
         return self._made(sha256, LARGE)
 
-    def thumbnail(self, sha256: str) -> Url:
+    def thumbnail(self, sha256: str, width: int | None = None) -> Url:
+        if width is not None and width > SMALL[0]:
+            return self.artifact(sha256)
         if sha256 not in self._small:
             self._small[sha256] = self._made(sha256, SMALL)
         return self._small[sha256]
@@ -118,9 +120,8 @@ def single_page(whole: WholeTask, progress: Callable[[int], None] | None = None)
     yield str(axis_markup(head.task, links, saved=json.dumps(whole.axis(), allow_nan=False)))
     if not lines:
         yield str(el("p", "No steps were recorded.", class_="dim"))
-    chosen = head.first_failed[0] if head.first_failed else None
-    if chosen is None and lines:
-        chosen = lines[0].step.step_id
+    ids = [line.step.step_id for line in lines]
+    chosen = opens_at(head, lambda: ids[0] if ids else None, lambda: ids[-1] if ids else None)
     yield str(start("div", class_="split"))
     yield str(_list(lines, links, chosen, head.task.agent))
     yield str(

@@ -19,7 +19,6 @@ from otel_taskhistory.pages.pieces import (
     tokens,
     took,
 )
-from otel_taskhistory.pages.reading import read
 from otel_taskhistory.store.overview.steps import StepLine, StepList, step_list
 from otel_taskhistory.store.overview.texts import cut_off
 from otel_taskhistory.text import one_line
@@ -37,7 +36,7 @@ def steps_fragment(history: TaskHistory, task_id: str, cursor: str | None, links
         TaskNotFound: there is no such task.
         SettingsError: that is no cursor.
     """
-    found = read(history, lambda c: step_list(c, task_id, cursor))
+    found = history.read(lambda c: step_list(c, task_id, cursor))
     task = history.task(task_id) if not found.lines else None
     whole_id = task.task_id if task is not None else found.lines[0].step.task_id
     return steps_markup(whole_id, found, links, None).markup

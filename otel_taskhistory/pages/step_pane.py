@@ -16,7 +16,6 @@ from otel_taskhistory.pages.pieces import (
     tokens,
     took,
 )
-from otel_taskhistory.pages.reading import read
 from otel_taskhistory.pages.step_list import is_named
 from otel_taskhistory.store.overview.step import CallView, PromptView, StepView, step_view
 from otel_taskhistory.text import count, duration, one_line
@@ -35,7 +34,7 @@ def step_fragment(
     Raises:
         TaskNotFound: there is no such task, or it has no such step.
     """
-    view = read(history, lambda c: step_view(c, task_id, step_id, full=full))
+    view = history.read(lambda c: step_view(c, task_id, step_id, full=full))
     return step_markup(view, links).markup
 
 

@@ -22,12 +22,12 @@ from otel_taskhistory.pages.pieces import (
     tokens,
     took,
 )
-from otel_taskhistory.pages.reading import read
 from otel_taskhistory.pages.shell import document, notice
 from otel_taskhistory.store.overview.tasks import TaskLine, agents, task_lines
 from otel_taskhistory.store.reader import TaskFilter, count_tasks
+from otel_taskhistory.store.times import LATEST_NS
 from otel_taskhistory.text import count
-from otel_taskhistory.units import parse_duration
+from otel_taskhistory.units import parse_moment
 
 PER_PAGE: Final = 50
 FILTERS: Final = ("status", "agent", "kind", "since", "until")
@@ -50,15 +50,15 @@ def task_list_page(history: TaskHistory, params: Mapping[str, str], links: Links
 
     Args:
         params: ``status``, ``agent``, ``kind`` (``agent``, ``other`` or ``all``), ``since`` and
-            ``until`` (ISO 8601, UTC unless it says a zone; or how long ago, ``2h``), ``cursor``.
-            With ``q`` it is the page of a search.
+            ``until`` (as `parse_moment` reads them, UTC unless they say a zone), ``cursor``. With
+            ``q`` it is the page of a search.
     """
     if params.get("q", "").strip():
         from otel_taskhistory.pages.search import search_page
 
         return search_page(history, params["q"], links)
     wanted = _wanted(params)
-    names = read(history, agents)
+    names = history.read(agents)
     content: Node
     if wanted.problems:
         content = [notice(problem, "alarm") for problem in wanted.problems]
@@ -83,15 +83,13 @@ def _wanted(params: Mapping[str, str]) -> Wanted:
         problems.append(f"There is no status {status!r}: use one of {', '.join(STATUSES)}.")
     if kind not in (*KINDS, "all"):
         problems.append(f"There is no kind {kind!r}: use agent, other or all.")
-    times: dict[str, int | None] = {}
+    times: dict[str, int] = {}
     for name in ("since", "until"):
-        if name in given:
-            times[name] = _moment_ns(given[name])
-            if times[name] is None:
-                problems.append(
-                    f"{given[name]!r} is no time: use e.g. 2026-11-30, 2026-11-30T13:00:00Z,"
-                    " or how long ago: 90m, 2h, 30d."
-                )
+        try:
+            if name in given:
+                times[name] = _moment_ns(given[name])
+        except SettingsError as error:
+            problems.append(f"{error}.")
     which = TaskFilter(
         status=status,
         since_ns=times.get("since"),
@@ -102,19 +100,14 @@ def _wanted(params: Mapping[str, str]) -> Wanted:
     return Wanted(which, given, problems)
 
 
-def _moment_ns(typed: str) -> int | None:
-    """A time as typed, as ns since 1970; None when it is none."""
-    try:
-        read_as = datetime.fromisoformat(typed)
-    except ValueError:
-        try:
-            read_as = datetime.now(UTC) - parse_duration(typed)
-        except (SettingsError, OverflowError):
-            return None
-    if read_as.tzinfo is None:
-        read_as = read_as.replace(tzinfo=UTC)
-    ns = (read_as - _EPOCH) // timedelta(microseconds=1) * 1000
-    return min(max(ns, 0), 2**63 - 1)
+def _moment_ns(typed: str) -> int:
+    """A time as typed, as ns since 1970.
+
+    Raises:
+        SettingsError: it is none.
+    """
+    ns = (parse_moment(typed, UTC) - _EPOCH) // timedelta(microseconds=1) * 1000
+    return min(max(ns, 0), LATEST_NS)
 
 
 def _filters(wanted: Wanted, names: list[str], links: Links) -> Html:
@@ -151,12 +144,12 @@ def _filters(wanted: Wanted, names: list[str], links: Links) -> Html:
 
 
 def _list(history: TaskHistory, wanted: Wanted, cursor: str | None, links: Links) -> Html:
-    page = read(history, lambda c: task_lines(c, wanted.which, PER_PAGE, cursor))
+    page = history.read(lambda c: task_lines(c, wanted.which, PER_PAGE, cursor))
     if not page and cursor is None:
         return _nothing(wanted, links)
     total = len(page)
     if page.next or cursor:
-        total = read(history, lambda c: count_tasks(c, wanted.which))
+        total = history.read(lambda c: count_tasks(c, wanted.which))
     shown = f"{count(len(page))} of {count(total)}" if total != len(page) else count(total)
     foot = el(
         "p",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from otel_taskhistory.errors import TaskNotFound
@@ -20,12 +21,17 @@ from otel_taskhistory.pages.pieces import (
     tokens,
     took,
 )
-from otel_taskhistory.pages.reading import read
 from otel_taskhistory.pages.shell import document, notice
 from otel_taskhistory.pages.step_list import is_named, steps_markup
 from otel_taskhistory.pages.step_pane import step_markup
 from otel_taskhistory.store.overview.step import StepView, step_view
-from otel_taskhistory.store.overview.steps import StepList, last_step, step_list, steps_around
+from otel_taskhistory.store.overview.steps import (
+    StepList,
+    first_step,
+    last_step,
+    step_list,
+    steps_around,
+)
 from otel_taskhistory.store.overview.tasks import TaskHead, task_head
 from otel_taskhistory.text import count, one_line
 
@@ -38,45 +44,55 @@ def task_page(history: TaskHistory, task_id: str, links: Links, step_id: str | N
 
     Args:
         task_id: an id, the beginning of one, or ``latest``.
-        step_id: which step is opened; else the first that failed, of a running task the last one,
-            of any other the first.
+        step_id: which step is opened; None for what `opens_at` says.
 
     Raises:
         TaskNotFound: there is no such task, or several.
     """
-    head = read(history, lambda c: task_head(c, task_id))
+    head = history.read(lambda c: task_head(c, task_id))
     whole_id = head.task.task_id
     problem: Node = None
     found: StepList | None = None
     if step_id is not None:
         wanted = step_id
         try:
-            found = read(history, lambda c: steps_around(c, whole_id, wanted))
+            found = history.read(lambda c: steps_around(c, whole_id, wanted))
         except TaskNotFound as error:
             problem, step_id = notice(f"{error}.", "alarm"), None
     if step_id is None:
-        step_id = _first_to_see(history, head)
+        step_id = opens_at(
+            head,
+            lambda: history.read(lambda c: first_step(c, whole_id)),
+            lambda: history.read(lambda c: last_step(c, whole_id)),
+        )
     if found is None and step_id is not None:
         chosen = step_id
-        found = read(history, lambda c: steps_around(c, whole_id, chosen))
+        found = history.read(lambda c: steps_around(c, whole_id, chosen))
     elif found is None:
-        found = read(history, lambda c: step_list(c, whole_id, None))
+        found = history.read(lambda c: step_list(c, whole_id, None))
     view = None
     if step_id is not None:
         shown = step_id
-        view = read(history, lambda c: step_view(c, whole_id, shown))
+        view = history.read(lambda c: step_view(c, whole_id, shown))
     main = task_markup(head, found, view, links, problem)
     title = brief(head.task.goal or whole_id, 80)
     return document(title, main, links, page="task", history=history)
 
 
-def _first_to_see(history: TaskHistory, head: TaskHead) -> str | None:
+def opens_at(
+    head: TaskHead, first: Callable[[], str | None], last: Callable[[], str | None]
+) -> str | None:
+    """The step that a task opens at: where one looks first.
+
+    Of a task that failed or was interrupted the first step that did, of a running one the newest,
+    of any other the first.
+
+    Args:
+        first, last: give the id of its first and of its last step; None when there is none.
+    """
     if head.task.status in ("failed", "interrupted") and head.first_failed is not None:
         return head.first_failed[0]
-    if head.task.status == "running":
-        return read(history, lambda c: last_step(c, head.task.task_id))
-    first = read(history, lambda c: step_list(c, head.task.task_id, None, 1))
-    return first.lines[0].step.step_id if first.lines else None
+    return last() if head.task.status == "running" else first()
 
 
 def task_markup(
@@ -115,7 +131,11 @@ def _steps(task: Task, found: StepList, view: StepView | None, links: Links) -> 
         "section",
         el(
             "div",
-            el("h2", el("span", count(found.total), id="step-count"), " steps"),
+            el(
+                "h2",
+                el("span", count(found.total), id="step-count"),
+                el("span", " step" if found.total == 1 else " steps", id="step-unit"),
+            ),
             follow,
             class_="section-head",
         ),

@@ -9,7 +9,6 @@ from functools import partial
 
 from otel_taskhistory.history import TaskHistory
 from otel_taskhistory.pages.axis import as_json
-from otel_taskhistory.pages.reading import read
 from otel_taskhistory.pages.redaction import bare_head, bare_line, bare_view
 from otel_taskhistory.store.overview.axis import axis_of
 from otel_taskhistory.store.overview.step import StepView, step_view
@@ -32,12 +31,12 @@ class WholeTask:
 
     def head(self) -> TaskHead:
         """What stands at its top, nothing cut."""
-        found = read(self.history, lambda c: task_head(c, self.task_id, None))
+        found = self.history.read(lambda c: task_head(c, self.task_id, None))
         return bare_head(found) if self.redact else found
 
     def axis(self) -> dict[str, object]:
         """Its bars, as `otel_taskhistory.pages.axis.axis` gives them."""
-        found = as_json(read(self.history, lambda c: axis_of(c, self.task_id)))
+        found = as_json(self.history.read(lambda c: axis_of(c, self.task_id)))
         if self.redact:
             found["shots"] = {"sha256": [], "at": [], "step": []}
         return found
@@ -46,7 +45,7 @@ class WholeTask:
         """Its steps as a list shows them."""
         cursor: str | None = None
         while True:
-            part = read(self.history, partial(step_list, task_id=self.task_id, cursor=cursor))
+            part = self.history.read(partial(step_list, task_id=self.task_id, cursor=cursor))
             for line in part.lines:
                 yield bare_line(line) if self.redact else line
             cursor = part.after
@@ -55,7 +54,7 @@ class WholeTask:
 
     def step(self, step_id: str, most: int | None = None) -> StepView:
         """One step; `most` bytes of each value, None for all."""
-        view = read(self.history, lambda c: step_view(c, self.task_id, step_id, most=most))
+        view = self.history.read(lambda c: step_view(c, self.task_id, step_id, most=most))
         return bare_view(view) if self.redact else view
 
     def picture(self, sha256: str, path: str | None) -> bytes | None:

@@ -114,6 +114,53 @@ def records_after(
     return found
 
 
+_TOLD: Final = 2_000
+"""Characters that are read of a goal or an error."""
+
+_GOAL: Final = f"SELECT NULL, substr(goal, 1, {_TOLD}) FROM tasks WHERE task_id = ?"
+_TASK_ERROR: Final = f"SELECT error_type, substr(error, 1, {_TOLD}) FROM tasks WHERE task_id = ?"
+_STEP_ERROR: Final = f"""
+SELECT step.error_type, substr(step.error, 1, {_TOLD}) FROM tasks AS task
+JOIN _spans AS own ON own.trace = task.trace AND own.span_id = ?2
+JOIN _steps AS step ON step.span = own.id
+WHERE task.task_id = ?1
+"""
+_CALL_ERROR: Final = f"""
+SELECT json_extract(iif(json_valid(own.facts), own.facts, 'null'), '$.error_type'),
+    substr(call.error, 1, {_TOLD}) FROM tasks AS task
+JOIN _spans AS own ON own.trace = task.trace AND own.span_id = ?2
+JOIN _tool_calls AS call ON call.span = own.id
+WHERE task.task_id = ?1
+"""
+
+
+def told_of(connection: sqlite3.Connection, record: TimelineRecord) -> str | None:
+    """The goal of a task that begins, the error of what has ended; as the tables say it now.
+
+    Returns:
+        Its beginning, an error with its type; None where there is none, or nothing of it any more.
+    """
+    asked: tuple[str, ...] = (record.task_id or "",)
+    detail = json.loads(record.detail)
+    if record.event == "task.started":
+        sql = _GOAL
+    elif record.event == "task.ended":
+        sql = _TASK_ERROR
+    elif record.event == "step.ended" and record.step_id is not None:
+        sql, asked = _STEP_ERROR, (*asked, record.step_id)
+    elif record.event == "tool_call.ended" and isinstance(detail.get("span_id"), str):
+        sql, asked = _CALL_ERROR, (*asked, detail["span_id"])
+    else:
+        return None
+    row = connection.execute(sql, asked).fetchone()
+    if row is None:
+        return None
+    kind, said = (str(one or "") for one in row)
+    name = kind.rpartition(".")[2]
+    # Most messages of exceptions do not say what they are; some errors are nothing else.
+    return said if said and name in said else ": ".join(filter(None, (name, said))) or None
+
+
 def end_of(connection: sqlite3.Connection) -> Position:
     """The place after all that is there."""
     history_id, seq = connection.execute(

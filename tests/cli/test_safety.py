@@ -94,7 +94,12 @@ def test_lists_and_pages_hold_no_character_that_acts(run: Run, hostile: int, col
     """In the list, in each task, in each step shown whole."""
     result = run("tasks", columns=columns)
     assert (result.exit_code, acts(result.stdout)) == (0, [])
-    assert len(result.stdout.splitlines()) == hostile + 1
+    lines = result.stdout.splitlines()
+    if columns < 80:  # a task takes several lines there
+        assert len(lines) >= 2 * hostile
+        assert max(map(len, lines)) <= columns
+    else:
+        assert len(lines) == hostile + 1
     for line in run("tasks").stdout.splitlines()[1:]:
         for arguments in ([], ["--step", "1"]):
             result = run("show", line.split()[0], *arguments, columns=columns)

@@ -193,7 +193,7 @@ with recording(Path({str(directory)!r})) as tasks:
     assert (found.tasks, found.steps) == ({"interrupted": 1}, {"interrupted": 1})
     assert [(one.failed, one.failed_steps) for one in found.agents] == [(1, 1)]
     with TaskHistory(directory) as history:
-        (name,) = history._reading.read(lambda c: task_names(c, "", 10))
+        (name,) = history.read(lambda c: task_names(c, "", 10))
     assert name.status == "interrupted"
 
 

@@ -17,6 +17,8 @@ import pytest
 from otel_taskhistory.datasette_plugin.cells import cell
 from otel_taskhistory.datasette_plugin.csv_cells import SafeCells
 from otel_taskhistory.datasette_plugin.database import count_cheaply
+from otel_taskhistory.datasette_plugin.own_pages import visible
+from otel_taskhistory.datasette_plugin.pool import reads_a_copy
 from otel_taskhistory.datasette_plugin.queries import QUERIES
 from otel_taskhistory.pages.links import Links
 from tests.recorded import chat, recording
@@ -155,6 +157,57 @@ async def test_tables_behind_the_public_names_are_hidden(
     assert set(PUBLIC) <= public < names
 
 
+@pytest.mark.parametrize("table", ["_words", "_words_data", "_steps", "_meta"])
+@pytest.mark.parametrize("rest", ["", "/1", "?_size=1"])
+async def test_a_table_behind_the_public_ones_is_no_page(
+    datasette: Any, table: str, rest: str
+) -> None:
+    """A sentence instead of an error; for programs in their own form. SQL may still name it."""
+    answer = await datasette.client.get(f"/history/{table}{rest}", follow_redirects=True)
+    assert answer.status_code == 404
+    assert f"{table} is one of the tables behind tasks, steps" in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    if not rest:
+        found = (await datasette.client.get(f"/history/{table}.json")).json()
+        assert (found["ok"], found["status"]) == (False, 404)
+        assert (await datasette.client.get(f"/history/{table}.csv")).status_code == 404
+    assert (await datasette.client.get("/history/_nothing")).status_code == 404
+    sql = query_page(datasette, "select count(*) as n from _steps", ".json")
+    answer = await datasette.client.get(sql, follow_redirects=True)
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("table", PUBLIC)
+async def test_what_cannot_be_seen_is_written_out_everywhere(datasette: Any, table: str) -> None:
+    """In facets, filters and headings too, which Datasette makes itself; the address of a facet
+    has the value as it is.
+    """
+    page = Elements(await get(datasette, f"/history/{table}?_size=100&_facet=task_id"))
+    for character in "\x1b\x07\x9b\u202e\u200b":
+        assert character not in page.text
+    if table == "tool_calls":
+        assert any("%E2%80%AE" in link and "name=" in link for link in page.links())
+        filtered = await get(datasette, "/history/tool_calls?name=a%E2%80%AEb")
+        assert r"a\u202eb" in Elements(filtered).text
+        assert 'value="a\u202eb"' in filtered
+
+
+def test_only_text_is_written_out() -> None:
+    """Attributes, scripts and what is typed into a form are sent back, and stay."""
+    kept = (
+        '<a title="a\u202eb" href="?x=\u202e">',
+        "<script>let x = '\u202e<b>\u202e';</script>",
+        "<STYLE>\u202e</STYLE >",
+        "<textarea>\u202e</textarea>",
+        "<!-- \u202e <b>\u202e -->",
+        '<input value="\u202e">',
+    )
+    page = "t\u202e" + "x\u200b\r\n\ty".join(kept) + "\x1b"
+    expected = "t\\u202e" + "x\\u200b\r\n\ty".join(kept) + "\\x1b"
+    assert visible(page.replace('>"', '"').encode()).decode() == expected.replace('>"', '"')
+    assert visible(b"\xff<b>") == b"\xff<b>"
+
+
 @pytest.mark.parametrize(
     ("table", "facets"),
     [
@@ -249,7 +302,7 @@ async def test_a_statement_that_writes_is_refused(datasette: Any, recorded: Reco
     with pytest.raises(sqlite3.OperationalError, match="only read here"):
         await database.execute_write("delete from tasks")
     assert (await database.execute("select count(*) from tasks")).first()[0] == 2
-    assert not database._pool._idle[-1].reads_a_copy()
+    assert not reads_a_copy(database._pool._idle[-1])
 
 
 async def test_a_wrong_statement_is_its_authors_fault(datasette: Any) -> None:

@@ -20,7 +20,6 @@ from otel_taskhistory.pages import (
     task_list_page,
     task_page,
 )
-from otel_taskhistory.pages.reading import read
 from otel_taskhistory.store.overview.steps import step_list, steps_around
 from tests.pages.conftest import FAILED, STEPS, Recorded
 from tests.recorded import recording
@@ -123,7 +122,7 @@ def test_steps_come_in_parts_in_either_direction(
         cursor: str | None = start
         seen: list[str] = []
         while True:
-            part = read(history, lambda c, at=cursor: step_list(c, task_id, at, 40))  # type: ignore[misc]
+            part = history.read(lambda c, at=cursor: step_list(c, task_id, at, 40))  # type: ignore[misc]
             found = [line.step.step_id for line in part.lines]
             seen = seen + found if follow == "after" else found + seen
             cursor = getattr(part, follow)
@@ -138,7 +137,7 @@ def test_the_part_around_a_step_has_it_and_both_ways_on(
 ) -> None:
     """Whoever opens a link to a step finds it in the list, with the rest before and after it."""
     history, task_id, order = long
-    part = read(history, lambda c: steps_around(c, task_id, order[at], 40))
+    part = history.read(lambda c: steps_around(c, task_id, order[at], 40))
     found = [line.step.step_id for line in part.lines]
     assert order[at] in found
     first = order.index(found[0])

@@ -124,7 +124,7 @@ def test_a_scan_would_be_found(recorded: Recorded, monkeypatch: pytest.MonkeyPat
     """The check sees a query without an index, also behind another name."""
     history = recorded.history()
     watched = Watched(history, monkeypatch)
-    history._reading.read(
+    history.read(
         lambda c: c.execute("SELECT 1 FROM tasks AS own WHERE own.error_type = 'x'").fetchall()
     )
     assert len(watched.scans()) == 1

@@ -10,7 +10,6 @@ import pytest
 
 from otel_taskhistory import TaskHistory
 from otel_taskhistory.pages import Links, plots_page
-from otel_taskhistory.pages.reading import read
 from otel_taskhistory.pages.svg import Series, columns, nice_top
 from otel_taskhistory.store.overview.plots import _quantile, days, newest_task_ns, tool_times
 from tests.pages.conftest import STEPS, Recorded
@@ -20,9 +19,9 @@ from tests.recorded import recording
 def test_the_figures_of_a_day(recorded: Recorded) -> None:
     """Tasks, failures and tokens of the day on which the tasks began; other days are empty."""
     history = recorded.history()
-    newest = read(history, newest_task_ns)
+    newest = history.read(newest_task_ns)
     assert newest is not None
-    found = read(history, lambda c: days(c, newest, 7))
+    found = history.read(lambda c: days(c, newest, 7))
     assert len(found) == 7
     # Around midnight they may be of two days.
     assert sum(day.tasks for day in found[-2:]) == 3
@@ -34,7 +33,7 @@ def test_the_figures_of_a_day(recorded: Recorded) -> None:
 
 def test_the_times_of_tools(recorded: Recorded) -> None:
     """Each tool with its calls; the median lies below what 95 of 100 keep."""
-    (tool,) = read(recorded.history(), tool_times)
+    (tool,) = recorded.history().read(tool_times)
     assert (tool.name, tool.calls, tool.failed, tool.capped) == ("browser.click", STEPS, 0, False)
     assert 0 <= tool.median_ms <= tool.p95_ms <= tool.longest_ms
 

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from otel_taskhistory.history import PromptChange, PromptMessage, TaskHistory
+from otel_taskhistory.store.changes import prompt_changes
 from tests.recorded import recording
 
 Prompt = str | Sequence[str]
@@ -106,3 +108,53 @@ def test_agents_that_take_turns_are_each_compared_with_themselves(
     *_, third, fourth = changes(list("abc"), list("xyz"), list("abcd"), list("xyzw"))
     assert ([said(m) for m in third.new], third.removed) == ([(4, "d")], ())
     assert ([said(m) for m in fourth.new], fourth.removed) == ([(4, "w")], ())
+
+
+def test_a_step_costs_the_same_however_long_its_task_is(tmp_path: Path) -> None:
+    """Only the prompts of a few steps before it are looked at."""
+    costs = []
+    for number, steps in enumerate((20, 200)):
+        directory = tmp_path / str(number)
+        with recording(directory) as tasks, tasks.task("talk") as task:
+            for turn in range(steps):
+                with task.step("say") as step:
+                    step.prompt([{"role": "user", "content": f"{n}"} for n in range(turn + 1)])
+        with TaskHistory(directory) as history:
+            last = history.steps(task.id, limit=1_000, without=("prompt", "decision"))[-1]
+            work = 0
+
+            def count() -> int:
+                nonlocal work
+                work += 1
+                return 0
+
+            def look(
+                connection: sqlite3.Connection, step_id: str = last.step_id, total: int = steps
+            ) -> None:
+                connection.set_progress_handler(count, 20)
+                try:
+                    (change,) = prompt_changes(connection, task.id, {step_id})[step_id]
+                finally:
+                    connection.set_progress_handler(None, 0)
+                assert (len(change.new), change.total, change.first) == (1, total, False)
+
+            history.read(look)
+            costs.append(work)
+    assert costs[0] > 0
+    assert costs[1] <= costs[0] + 20
+
+
+def test_steps_may_be_asked_for_in_any_selection(tmp_path: Path) -> None:
+    """One alone, some with others between, all: each has the same changes; an unknown one none."""
+    with recording(tmp_path) as tasks, tasks.task("talk") as task:
+        for turn in range(25):
+            with task.step("say") as step:
+                step.prompt([{"role": "user", "content": f"{n}"} for n in range(turn + 1)])
+    with TaskHistory(tmp_path) as history:
+        ids = [step.step_id for step in history.steps(task.id)]
+        everything = history.prompt_changes(task.id, ids)
+        assert [everything[own][0].first for own in ids] == [True] + [False] * 24
+        for some in (ids[3:4], ids[2:20:9], ids[-1:]):
+            found = history.prompt_changes(task.id, some)
+            assert found == {own: everything[own] for own in some}
+        assert history.prompt_changes(task.id, ["f" * 16]) == {}

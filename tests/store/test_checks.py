@@ -307,6 +307,16 @@ def test_a_search_index_out_of_step_is_found_and_made_anew(history: Settings) ->
     assert examine(history).healthy
 
 
+def test_an_index_by_other_rules_is_a_note_and_made_anew(history: Settings) -> None:
+    """Search says itself that it does not see all; --fix makes the index anew at once."""
+    with opened(history) as connection:
+        connection.execute("UPDATE _meta SET value = '0' WHERE key = 'words'")
+    finding = the(examine(history), "search index")
+    assert (finding.severity, finding.fixable) == ("note", True)
+    assert "words of what was said" in str(the(examine(history, fix=True), "search index").fixed)
+    assert not seen(examine(history), "search index")
+
+
 def test_losses_are_summed_up(history: Settings) -> None:
     """By reason, whatever the details hold."""
     with opened(history) as connection:
@@ -427,6 +437,29 @@ def test_what_others_may_read_is_found_and_closed(history: Settings) -> None:
     for path in (history.directory, *history.directory.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
     assert examine(history).healthy
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+def test_a_history_that_was_put_away_is_a_warning(history: Settings) -> None:
+    """Of a folder that nobody may write to it is told that others can read it, and that reading
+    works; --fix leaves it one that nobody may write to.
+    """
+    below = [path for path in history.directory.rglob("*") if path.suffix != ".lock"]
+    paths = [history.directory, *below]
+    folders = {path for path in paths if path.is_dir()}
+    for path in reversed(paths):
+        path.chmod(0o555 if path in folders else 0o444)
+    try:
+        finding = the(examine(history), "access")
+        assert (finding.severity, finding.fixable) == ("warning", True)
+        assert "Reading works" in finding.meaning
+        assert the(examine(history, fix=True), "access").fixed
+        for path in paths:
+            assert stat.S_IMODE(path.stat().st_mode) == (0o500 if path in folders else 0o400)
+        assert not seen(examine(history), "access")
+    finally:
+        for path in paths:
+            path.chmod(0o700 if path in folders else 0o600)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")

@@ -59,14 +59,14 @@
     const note = () => {
       const [calls, shots] = data.left_out;
       const parts = [];
-      if (calls) parts.push(`${calls.toLocaleString("en")} calls are not drawn`);
-      if (shots) parts.push(`${shots.toLocaleString("en")} pictures are only under “All pictures”`);
+      if (calls) parts.push(`not drawn: ${TH.count(calls, "call")}`);
+      if (shots) parts.push(`only under “All pictures”: ${TH.count(shots, "picture")}`);
       const element = TH.one("#axis-note", section);
       element.hidden = !parts.length;
       element.textContent = parts.join("; ");
       const failed = data.bad.size ? `, ${data.bad.size} of them failed` : "";
       canvas.setAttribute("aria-label",
-        `${data.ids.length} steps${failed}, in ${TH.duration(data.length)}. ` +
+        `${TH.count(data.ids.length, "step")}${failed}, in ${TH.duration(data.length)}. ` +
         "The steps are in the list below; what took longest is under “Longest first”.");
     };
 
@@ -93,8 +93,8 @@
       pen.clearRect(0, 0, width, high);
       const colours = [colour("--bar-step"), colour("--bar-model"), colour("--bar-tool")];
       const bad = colour("--bar-bad"), text = colour("--text"), dim = colour("--dim");
-      ruler(width, colour("--line"), dim);
       highlight(colour("--accent-soft"), colour("--accent"));
+      ruler(width, colour("--line"), dim);
       pen.textBaseline = "middle";
       agents(dim);
       const drawn = new Map(); // by row: up to which pixel it is full, so that none is drawn twice
@@ -218,10 +218,16 @@
       const { sha256, at, step } = data.shots;
       strip.classList.toggle("filled", sha256.length > 0);
       const shown = new Set();
+      const middle = (moment) => Math.min(Math.max((moment - view.from) * scale() - TILE / 2, 0), width - TILE);
+      const isSeen = (moment) => moment >= view.from && moment <= view.to;
+      // The last picture of the step that is chosen has its place whatever else there is.
+      const own = step.findLastIndex((one, number) => one === chosen && chosen >= 0 && isSeen(at[number]));
+      const kept = own < 0 ? Infinity : middle(at[own]);
       let free = -1e9;
       const put = (number) => {
-        const wanted = Math.min(Math.max((at[number] - view.from) * scale() - TILE / 2, 0), width - TILE);
-        const x = Math.max(wanted, free);
+        const wanted = middle(at[number]);
+        const x = number === own ? kept : Math.max(wanted, free);
+        if (number < own && x + TILE + SPACE > kept) return;
         if (x - wanted > TILE * 0.6 || x > width - TILE) return;
         const address = source(sha256[number]);
         if (!address) return;
@@ -242,7 +248,7 @@
       };
       // A picture makes a little room for the one before it; of still more the first ones are shown.
       at.forEach((moment, number) => {
-        if (moment >= view.from && moment <= view.to) put(number);
+        if (isSeen(moment)) put(number);
       });
       for (const [number, tile] of tiles) {
         if (!shown.has(number)) { tile.remove(); tiles.delete(number); }

@@ -56,5 +56,8 @@ const TH = {
     return `${Math.floor(hours / 24)}d ${hours % 24}h`;
   },
 
+  // As otel_taskhistory.text.count.
+  count(number, noun) { return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`; },
+
   statuses: ["running", "succeeded", "failed", "cancelled", "interrupted"],
 };

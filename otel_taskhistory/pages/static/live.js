@@ -44,6 +44,7 @@
         const cursor = encodeURIComponent(`from:${index}.${id}`);
         const added = TH.list.merge(await TH.nodes(`${head.dataset.steps}?cursor=${cursor}`));
         TH.one("#step-count").textContent = changes.step_count.toLocaleString("en");
+        TH.one("#step-unit").textContent = changes.step_count === 1 ? " step" : " steps";
         if (added && follow?.getAttribute("aria-pressed") === "true") {
           await TH.list.choose(added.dataset.id, { replace: true });
         } else if (changes.steps.some(([one]) => one === TH.pane.id) && !TH.pane.isFull) {

@@ -4,8 +4,9 @@
 {
   const day = { year: "numeric", month: "short", day: "numeric" };
   const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
-  const full = new Intl.DateTimeFormat(undefined, { ...day, ...clock, timeZoneName: "short" });
-  const short = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", ...clock });
+  const zone = { timeZoneName: "short" };
+  const full = new Intl.DateTimeFormat(undefined, { ...day, ...clock, ...zone });
+  const short = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", ...clock, ...zone });
 
   const ago = (ms) => {
     const units = [[864e5, "d"], [36e5, "h"], [6e4, "min"], [1e3, "s"]];

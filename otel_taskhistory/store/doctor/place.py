@@ -193,7 +193,21 @@ def check_access(settings: Settings) -> Iterator[Finding]:
     if os.name != "posix":
         return
     loose = list(loose_paths(settings))
-    if loose:
+    put_away = is_put_away(settings)
+    if loose and put_away:
+        yield Finding(
+            "access",
+            "warning",
+            "other users of this machine can read the history, which nobody may write to",
+            "Reading works, and an agent cannot record here: so it is when a history was put away"
+            " for others to look at. It holds prompts, results and screenshots.",
+            "If they are not to see it, otel-taskhistory doctor --fix takes the permission away"
+            " (folders 0500, files 0400).",
+            count=len(loose),
+            items=some(f"{path} ({mode:04o})" for path, mode, _ in loose),
+            fixable=True,
+        )
+    elif loose:
         yield Finding(
             "access",
             "error",
@@ -206,7 +220,15 @@ def check_access(settings: Settings) -> Iterator[Finding]:
         )
     me = os.geteuid()
     others = [path for path, found in _paths(settings) if found.st_uid != me]
-    if others and me != 0:
+    if others and me != 0 and put_away:
+        yield Finding(
+            "access",
+            "note",
+            "the history belongs to another user, and nobody may write to it",
+            "Reading works.",
+            "",
+        )
+    elif others and me != 0:
         yield Finding(
             "access",
             "error",
@@ -219,12 +241,22 @@ def check_access(settings: Settings) -> Iterator[Finding]:
         )
 
 
+def is_put_away(settings: Settings) -> bool:
+    """Whether the folder of a history is one that nobody may write to, as its mode says."""
+    try:
+        return not settings.directory.stat().st_mode & 0o222
+    except OSError:
+        return False
+
+
 def loose_paths(settings: Settings) -> Iterator[tuple[Path, int, int]]:
     """(path, its mode, the mode it should have) of what others may get at."""
+    put_away = is_put_away(settings)
     for path, found in _paths(settings):
         mode = stat.S_IMODE(found.st_mode)
         if mode & 0o077:
-            yield path, mode, 0o700 if stat.S_ISDIR(found.st_mode) else 0o600
+            own = 0o700 if stat.S_ISDIR(found.st_mode) else 0o600
+            yield path, mode, own & ~0o222 if put_away else own
 
 
 def _paths(settings: Settings) -> Iterator[tuple[Path, os.stat_result]]:

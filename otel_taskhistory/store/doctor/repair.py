@@ -27,6 +27,7 @@ from otel_taskhistory.store.doctor.pictures import leftovers
 from otel_taskhistory.store.doctor.place import loose_paths
 from otel_taskhistory.store.pruning import NO_LIMITS, keeping
 from otel_taskhistory.store.reading import Reading
+from otel_taskhistory.store.search.anew import is_current
 from otel_taskhistory.store.search.index import Indexer, not_found
 from otel_taskhistory.store.writer import Writer
 
@@ -128,7 +129,8 @@ def _remake_search(settings: Settings) -> str:
                 with database.transaction() as connection:
                     connection.execute(f'INSERT INTO "{quoted}" ("{quoted}") VALUES (\'rebuild\')')
                 made.append(table)
-        if _WORDS in unsound or not_found(database.connection):
+        current = is_current(database.connection)
+        if _WORDS in unsound or not current or not_found(database.connection):
             _remake_words(database)
             made.append("the words of what was said")
     return f"made anew: {', '.join(made)}" if made else "checked: it is sound"

@@ -6,11 +6,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from typing import Any, Final
 
 from otel_taskhistory.store import details
-from otel_taskhistory.store.changes import _before, _contents, _Node, _Prompt
+from otel_taskhistory.store.changes import LOOKED_BACK, Difference, differences
 from otel_taskhistory.store.columns import from_row
 from otel_taskhistory.store.gone import Gone, gone
 from otel_taskhistory.store.ids import find_task
@@ -31,9 +30,6 @@ VALUE_BYTES: Final = 16 * 1024
 """Of each value of the step that is shown, until all of it is asked for."""
 MESSAGES: Final = 40
 """New messages of a prompt that are read, and removed ones, until all of it is asked for."""
-
-_STEPS_BEFORE: Final = 8
-"""Steps whose prompts are looked back upon: agents that work for each other take turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +80,6 @@ class StepView:
     full: bool
 
 
-class _Nodes(dict[int, _Node]):
-    """Nodes of chains, read when they are asked for."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        super().__init__()
-        self._connection = connection
-
-    def __missing__(self, node: int) -> _Node:
-        row = self._connection.execute(
-            "SELECT parent, content, length FROM _nodes WHERE id = ?", (node,)
-        ).fetchone()
-        self[node] = _Node(*row)
-        return self[node]
-
-
 _CALLS: Final = """
 SELECT call.id, own.span_id, call.ordinal, call.attempt, call.model, call.finish_reason,
     call.input_tokens, call.output_tokens, call.cached_tokens, call.reasoning_tokens, call.cost,
@@ -113,12 +94,6 @@ SELECT call.id, call.call_id, own.span_id, call.name, call.status, call.started_
     call.result_content, call.error IS NOT NULL
 FROM _tool_calls AS call JOIN _spans AS own ON own.id = call.span
 WHERE call.step = ? AND call.twin_of IS NULL ORDER BY call.started_ns, own.span_id
-"""
-_PROMPTS: Final = """
-SELECT call.started_ns, own.span_id, call.ordinal, call.prompt_node, call.prompt_text
-FROM _model_calls AS call JOIN _spans AS own ON own.id = call.span
-WHERE call.step = ? AND call.twin_of IS NULL
-    AND coalesce(call.prompt_node, call.prompt_text) IS NOT NULL
 """
 _RESULT: Final = (
     "SELECT result IS NOT NULL, result_content, error IS NOT NULL FROM _steps WHERE id = ?"
@@ -156,7 +131,7 @@ def step_view(
         error=head(connection, "_steps", "error", number, most) if has_error else None,
     )
     task = row_of(connection, task_id)
-    earlier = connection.execute(STEPS_UNTIL, (task, index, step_id, _STEPS_BEFORE)).fetchall()
+    earlier = connection.execute(STEPS_UNTIL, (task, index, step_id, LOOKED_BACK)).fetchall()
     later = connection.execute(STEPS_AFTER.format(">"), (task, index, step_id, 1)).fetchone()
     calls = _calls(connection, number, step, [found[0] for found in earlier], left, most, full=full)
     tools = [
@@ -199,7 +174,7 @@ def _calls(
     full: bool,
 ) -> list[CallView]:
     messages = Messages(connection, most)
-    prompts = _prompts(connection, number, step, earlier, messages, full=full)
+    prompts = _prompts(connection, number, earlier, messages, full=full)
     views = []
     for row in connection.execute(_CALLS, (number,)).fetchall():
         own, span_id, ordinal, attempt, model, reason = row[:6]
@@ -222,55 +197,26 @@ def _calls(
 def _prompts(
     connection: sqlite3.Connection,
     number: int,
-    step: Step,
     earlier: Sequence[int],
     messages: Messages,
     *,
     full: bool,
 ) -> dict[tuple[str, int], PromptView]:
     """The prompts of a step by span and ordinal, each against what its conversation had before."""
-    nodes = _Nodes(connection)
-    sent = [
-        (started, _Prompt(str(own), span_id, ordinal, node, text))
-        for own in (number, *earlier)
-        for started, span_id, ordinal, node, text in connection.execute(_PROMPTS, (own,)).fetchall()
-    ]
-    sent.sort(key=lambda one: (one[0], one[1].span_id, one[1].ordinal))
-    recent: list[_Prompt] = []
     views = {}
-    for _, prompt in sent:
-        if prompt.step_id == str(number):
-            before = _before(prompt, recent, nodes)
-            first = before is None and not earlier
-            view = _prompt_view(prompt, before, nodes, messages, first=first, full=full)
-            views[prompt.span_id, prompt.ordinal] = view
-        recent = [prompt, *recent[: _STEPS_BEFORE - 1]]
+    for found in differences(connection, [number], earlier):
+        view = _prompt_view(found, messages, first=not earlier and found.before is None, full=full)
+        views[found.prompt.span_id, found.prompt.ordinal] = view
     return views
 
 
-def _prompt_view(
-    prompt: _Prompt,
-    before: _Prompt | None,
-    nodes: _Nodes,
-    messages: Messages,
-    *,
-    first: bool,
-    full: bool,
-) -> PromptView:
-    mine, yours, shared = _contents(prompt, before, nodes)
-    new: list[tuple[int, int]] = []
-    removed: list[tuple[int, int]] = []
-    for kind, from_old, to_old, from_new, to_new in SequenceMatcher(
-        None, yours, mine, autojunk=False
-    ).get_opcodes():
-        if kind != "equal":
-            removed += [(shared + at + 1, yours[at]) for at in range(from_old, to_old)]
-            new += [(shared + at + 1, mine[at]) for at in range(from_new, to_new)]
+def _prompt_view(found: Difference, messages: Messages, *, first: bool, full: bool) -> PromptView:
+    prompt, before = found.prompt, found.before
     most = None if messages.whole else MESSAGES
 
-    def texts(found: list[tuple[int, int]], plain: bool) -> tuple[tuple[int, str], ...]:
+    def texts(some: Sequence[tuple[int, int]], plain: bool) -> tuple[tuple[int, str], ...]:
         read = messages.plain if plain else messages.message
-        return tuple((position, read(content)) for position, content in found[:most])
+        return tuple((position, read(content)) for position, content in some[:most])
 
     everything: tuple[str, ...] | None = None
     if full and prompt.text is not None:
@@ -278,12 +224,12 @@ def _prompt_view(
     elif full and prompt.node is not None:
         everything = tuple(map(messages.message, messages.texts.chain(prompt.node)))
     return PromptView(
-        total=shared + len(mine),
+        total=found.total,
         first=first,
-        new=texts(new, prompt.text is not None),
-        removed=texts(removed, before is not None and before.text is not None),
-        new_total=len(new),
-        removed_total=len(removed),
+        new=texts(found.new, prompt.text is not None),
+        removed=texts(found.removed, before is not None and before.text is not None),
+        new_total=len(found.new),
+        removed_total=len(found.removed),
         full=everything,
     )
 

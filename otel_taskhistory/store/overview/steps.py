@@ -152,13 +152,25 @@ def steps_around(
     return step_list(connection, task_id, f"from:{earlier[-1][2]}.{earlier[-1][1]}", limit)
 
 
+_AT_AN_END: Final = """
+SELECT own.span_id FROM _steps AS step JOIN _spans AS own ON own.id = step.span
+WHERE step.task = ? ORDER BY step.step_index {0}, own.span_id {0} LIMIT 1
+"""
+
+
+def first_step(connection: sqlite3.Connection, task_id: str) -> str | None:
+    """The id of the first step of a task; None when it has none."""
+    return _step_at(connection, task_id, "ASC")
+
+
 def last_step(connection: sqlite3.Connection, task_id: str) -> str | None:
-    """The id of the last step of a task."""
-    found = connection.execute(
-        "SELECT own.span_id FROM _steps AS step JOIN _spans AS own ON own.id = step.span"
-        " WHERE step.task = ? ORDER BY step.step_index DESC, step.id DESC LIMIT 1",
-        (row_of(connection, task_id),),
-    ).fetchone()
+    """The id of the last step of a task; None when it has none."""
+    return _step_at(connection, task_id, "DESC")
+
+
+def _step_at(connection: sqlite3.Connection, task_id: str, order: str) -> str | None:
+    row = row_of(connection, task_id)
+    found = connection.execute(_AT_AN_END.format(order), (row,)).fetchone()
     return None if found is None else found[0]
 
 

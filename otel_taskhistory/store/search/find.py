@@ -10,8 +10,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, overload
+from typing import Final, overload
 
+from otel_taskhistory.store.search import anew
 from otel_taskhistory.store.search.documents import (
     What,
     contents_of,
@@ -20,19 +21,15 @@ from otel_taskhistory.store.search.documents import (
     text_of_content,
     texts_of,
 )
+from otel_taskhistory.store.search.places import Use, error_type_of, place_of, uses_of
+from otel_taskhistory.store.search.snippets import snippet
 from otel_taskhistory.store.search.words import Query, parse
-from otel_taskhistory.store.times import iso
 
 MOST_LOOKED_AT: Final = 20_000
 """Values that one search looks at; beyond, it says that it has not seen all."""
 
 _MOST_WAITING: Final = 5_000
 _MOST_CHARACTERS: Final = 64 * 2**20
-_USES: Final = 10_000
-"""Lists of messages that are followed to count how often one was sent."""
-
-_AROUND: Final = 80
-"""Characters shown on each side of a match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +38,16 @@ class Hit:
 
     Attributes:
         field: what it is: ``goal``, ``name``, ``prompt``, ``decision``, ``arguments``, ``result``
-            or ``error``.
+            or ``error``. A task, a step, a call of a tool is one value with several of them: then
+            it is the one that has most of the words.
+        also: which others of these have the rest.
+        goal: of the task, on one line, its beginning if it is long.
         task_id, step_id, step_index: where it came first; no step for what belongs to the task.
         seq: the record of the timeline that tells of it.
         at: when that was, UTC.
         times: how often it stands in the history, at least: in how many prompts, say.
+        error_type: of an ``error``, as it was recorded, ``builtins.ValueError``; None when nobody
+            said.
         snippet: what stands around the first match, white space as it is.
         match: where in the snippet the match begins and ends.
         value_length: characters of the whole value.
@@ -61,6 +63,17 @@ class Hit:
     snippet: str
     match: tuple[int, int]
     value_length: int
+    goal: str | None = None
+    error_type: str | None = None
+    also: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What it is, in words: ``result``, ``result and name``, ``error ValueError``."""
+        named = self.field
+        if self.error_type:
+            named += f" {self.error_type.rpartition('.')[2]}"
+        return " and ".join((named, *self.also))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +83,13 @@ class Hits(Sequence[Hit]):
     Attributes:
         more: whether there are more than were asked for.
         complete: whether all values were looked at; if not, there may be older hits.
+        indexing: that is because the index is being made (anew): a later search sees more.
     """
 
     hits: tuple[Hit, ...]
     more: bool
     complete: bool
+    indexing: bool = False
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -85,17 +100,6 @@ class Hits(Sequence[Hit]):
     def __getitem__(self, index: slice) -> Sequence[Hit]: ...
     def __getitem__(self, index: int | slice) -> Hit | Sequence[Hit]:
         return self.hits[index]
-
-
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """A row that holds a value; sorted, the first one is where it came first."""
-
-    at_ns: int
-    rank: int
-    what: What
-    row: int
-    field: str
 
 
 def search(connection: sqlite3.Connection, typed: str, limit: int) -> Hits:
@@ -109,6 +113,7 @@ def search(connection: sqlite3.Connection, typed: str, limit: int) -> Hits:
     query = parse(typed)
     if not query.chunks:
         return Hits((), False, True)
+    indexing = _is_indexing(connection)
     hits: dict[int, Hit] = {}
     """By their text: a decision and the message that it is in later prompts are one."""
     seen: set[tuple[What, int]] = set()
@@ -117,7 +122,7 @@ def search(connection: sqlite3.Connection, typed: str, limit: int) -> Hits:
         looked += 1
         characters += len(text)
         if looked > MOST_LOOKED_AT or characters > _MOST_CHARACTERS:
-            return _found(hits, limit, complete=False)
+            return _found(hits, limit, False, indexing)
         if (what, row) in seen or not query.is_in(text):
             continue
         seen.add((what, row))
@@ -130,11 +135,20 @@ def search(connection: sqlite3.Connection, typed: str, limit: int) -> Hits:
         hits[key] = _together(hits.get(key), hit)
         if len(hits) > limit:
             break
-    return _found(hits, limit, complete=True)
+    return _found(hits, limit, True, indexing)
 
 
-def _found(hits: dict[int, Hit], limit: int, *, complete: bool) -> Hits:
-    return Hits(tuple(hits.values())[:limit], len(hits) > limit, complete)
+def _found(hits: dict[int, Hit], limit: int, seen_all: bool, indexing: bool) -> Hits:
+    found = tuple(hits.values())
+    return Hits(found[:limit], len(found) > limit, seen_all and not indexing, indexing)
+
+
+def _is_indexing(connection: sqlite3.Connection) -> bool:
+    """Whether there are values that neither the index knows nor a search looks at by itself."""
+    if not anew.is_current(connection):
+        return True
+    found = connection.execute("SELECT 1 FROM _unindexed LIMIT 1 OFFSET ?", (_MOST_WAITING,))
+    return found.fetchone() is not None
 
 
 def _repeats(known: Hit, hit: Hit) -> bool:
@@ -202,149 +216,60 @@ def _waiting(connection: sqlite3.Connection) -> Iterator[tuple[What, int, str]]:
                 yield What.CONTENT, content, text
 
 
-# --- where it stands ----------------------------------------------------------------------------
+# --- what is shown ------------------------------------------------------------------------------
 
 
 def _hit(
     connection: sqlite3.Connection, query: Query, what: What, row: int, text: str
 ) -> Hit | None:
+    also: tuple[str, ...] = ()
     if what is What.CONTENT:
-        uses = _uses(connection, row)
+        uses = uses_of(connection, row)
         shown = text
     else:
         said = texts_of(connection, what, row)
-        if not said:
+        fields = _fields_with(query, said or {})
+        if not said or not fields:
             return None
-        matching = [name for name, value in said.items() if query.is_in(value)]
-        field = next(iter(matching or [n for n, v in said.items() if query.first_in(v)]), None)
-        if field is None:
-            return None
-        uses = [_Use(0, 0, what, row, field)]
-        shown = said[field]
+        uses = [Use(0, 0, what, row, fields[0])]
+        shown, also = said[fields[0]], fields[1:]
     for use in uses:
-        place = _place(connection, use)
-        if place is not None:
-            snippet, match = _snippet(query, shown)
-            return Hit(use.field, *place, len(uses), snippet, match, len(shown))
+        place = place_of(connection, use)
+        if place is None:
+            continue
+        shown_part, match = snippet(query, shown)
+        return Hit(
+            field=use.field,
+            task_id=place.task_id,
+            step_id=place.step_id,
+            step_index=place.step_index,
+            seq=place.seq,
+            at=place.at,
+            times=len(uses),
+            snippet=shown_part,
+            match=match,
+            value_length=len(shown),
+            goal=place.goal,
+            error_type=error_type_of(connection, use.what, use.row)
+            if use.field == "error"
+            else None,
+            also=also,
+        )
     return None
 
 
-_CONTENT: Final = """
-WITH above AS (
-    SELECT ?1 AS id
-    UNION SELECT content FROM _content_parts WHERE child = ?1
-    UNION SELECT upper.content FROM _content_parts AS lower
-        JOIN _content_parts AS upper ON upper.child = lower.content WHERE lower.child = ?1
-)
-"""
+def _fields_with(query: Query, said: dict[str, str]) -> tuple[str, ...]:
+    """The texts of a row that have what was asked for: one that has it all, else several.
 
-_HELD: Final = f"""{_CONTENT}
-SELECT coalesce(ended_ns, started_ns), 1, {int(What.TOOL_CALL)}, call.id, 'result'
-FROM above JOIN _tool_calls AS call ON call.result_content = above.id
-UNION ALL
-SELECT started_ns, 2, {int(What.TOOL_CALL)}, call.id, 'arguments'
-FROM above JOIN _tool_calls AS call ON call.arguments_content = above.id
-UNION ALL
-SELECT coalesce(ended_ns, started_ns), 3, {int(What.STEP)}, step.id, 'result'
-FROM above JOIN _steps AS step ON step.result_content = above.id
-UNION ALL
-SELECT coalesce(ended_ns, started_ns), 0, {int(What.MODEL_CALL)}, call.id, 'decision'
-FROM above JOIN _model_calls AS call ON call.decision_text = above.id
-UNION ALL
-SELECT started_ns, 4, {int(What.MODEL_CALL)}, call.id, 'prompt'
-FROM above JOIN _model_calls AS call ON call.prompt_text = above.id
-"""
-
-_LISTED: Final = f"""
-WITH RECURSIVE {_CONTENT.strip().removeprefix("WITH ")},
-lists (node) AS (
-    SELECT node.id FROM above JOIN _nodes AS node ON node.content = above.id
-    UNION
-    SELECT longer.id FROM lists JOIN _nodes AS longer ON longer.parent = lists.node
-    ORDER BY 1 LIMIT {_USES}
-)
-SELECT coalesce(call.ended_ns, call.started_ns), 0, {int(What.MODEL_CALL)}, call.id, 'decision'
-FROM lists JOIN _model_calls AS call ON call.decision_node = lists.node
-UNION ALL
-SELECT call.started_ns, 4, {int(What.MODEL_CALL)}, call.id, 'prompt'
-FROM lists JOIN _model_calls AS call ON call.prompt_node = lists.node
-"""
-
-
-def _uses(connection: sqlite3.Connection, content: int) -> list[_Use]:
-    """The rows that hold a value, by itself or within a message; the first one first."""
-    uses = {
-        _Use(at, rank, What(what), row, field)
-        for sql in (_HELD, _LISTED)
-        for at, rank, what, row, field in connection.execute(sql, (content,)).fetchall()
-    }
-    return sorted(uses, key=lambda use: (use.at_ns, use.rank, use.row))
-
-
-_TASK_PLACE: Final = """
-SELECT task_id, NULL, NULL, coalesce(iif(?2 = 'goal', NULL, ended_at), started_at),
-    (SELECT min(seq) FROM _timeline WHERE task = tasks.id
-        AND event = iif(?2 = 'goal', 'task.started', 'task.ended'))
-FROM tasks WHERE id = ?1
-"""
-
-
-def _row_place(table: str, step: str, at: str, also: str = "") -> str:
-    return f"""
-SELECT task.task_id, step_span.span_id, step.step_index, {at},
-    coalesce((SELECT min(seq) FROM _timeline WHERE span = step.span AND event = ?3),
-        (SELECT min(seq) FROM _timeline WHERE span = step.span))
-FROM {table} AS own JOIN tasks AS task ON task.id = own.task
-LEFT JOIN _steps AS step ON step.id = {step}
-LEFT JOIN _spans AS step_span ON step_span.id = step.span
-WHERE own.id = ?1 {also}
-"""
-
-
-_AT: Final = "iif(?2, own.started_ns, coalesce(own.ended_ns, own.started_ns))"
-_PLACES: Final = {
-    What.STEP: _row_place("_steps", "own.id", _AT),
-    # A twin holds what the call shown has too.
-    What.MODEL_CALL: _row_place("_model_calls", "own.step", _AT, "AND own.twin_of IS NULL"),
-    What.TOOL_CALL: _row_place("_tool_calls", "own.step", _AT, "AND own.twin_of IS NULL"),
-}
-_BEFORE: Final = frozenset(("name", "prompt", "arguments"))
-"""What is there when its row begins; everything else comes with its end."""
-
-_EVENTS: Final[dict[tuple[What, str], str]] = {
-    (What.STEP, "name"): "step.started",
-    (What.MODEL_CALL, "prompt"): "step.prompt",
-    (What.MODEL_CALL, "decision"): "step.decision",
-    (What.TOOL_CALL, "name"): "tool_call.started",
-    (What.TOOL_CALL, "arguments"): "tool_call.started",
-    (What.TOOL_CALL, "result"): "tool_call.ended",
-    (What.TOOL_CALL, "error"): "tool_call.ended",
-}
-
-
-def _place(
-    connection: sqlite3.Connection, use: _Use
-) -> tuple[str, str | None, int | None, int | None, str] | None:
-    """(task, step, its index, seq, when); None when it is in no visible task."""
-    if use.what is What.TASK:
-        row: Any = connection.execute(_TASK_PLACE, (use.row, use.field)).fetchone()
-        return None if row is None else (row[0], None, None, row[4], row[3])
-    event = _EVENTS.get((use.what, use.field), "step.ended")
-    row = connection.execute(_PLACES[use.what], (use.row, use.field in _BEFORE, event)).fetchone()
-    return None if row is None else (row[0], row[1], row[2], row[4], iso(row[3]))
-
-
-def _snippet(query: Query, text: str) -> tuple[str, tuple[int, int]]:
-    """What stands around the first match, cut at words where one is near."""
-    start, end = query.first_in(text) or (0, 0)
-    end = min(end, start + 2 * _AROUND)
-    left, right = max(start - _AROUND, 0), min(end + _AROUND, len(text))
-    if left > 0:
-        space = text.find(" ", left, start)
-        left = space + 1 if space >= 0 else left
-    if right < len(text):
-        space = text.rfind(" ", end, right)
-        right = space if space >= 0 else right
-    before = ("…" if left else "") + text[left:start]
-    after = text[end:right] + ("…" if right < len(text) else "")
-    return before + text[start:end] + after, (len(before), len(before) + end - start)
+    The one with most of it comes first, then those that have what is still missing.
+    """
+    found = {name: query.chunks_in(text) for name, text in said.items()}
+    missing = set(query.chunks)
+    fields: list[str] = []
+    while missing:
+        best = max(found, key=lambda name: len(missing & found[name]), default=None)
+        if best is None or not missing & found[best]:
+            break
+        fields.append(best)
+        missing -= found.pop(best)
+    return tuple(fields)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from otel_taskhistory.store.search import anew
 from otel_taskhistory.store.search.documents import (
     FIELDS,
     PART,
@@ -128,10 +129,13 @@ class Indexer:
 
     def is_due(self) -> bool:
         """Whether there is something to be indexed; needs no transaction."""
-        return self._connection.execute("SELECT 1 FROM _unindexed LIMIT 1").fetchone() is not None
+        found = self._connection.execute("SELECT 1 FROM _unindexed LIMIT 1").fetchone()
+        return found is not None or not anew.is_current(self._connection)
 
     def waits_for(self, rows: int) -> bool:
-        """Whether so many rows wait; needs no transaction."""
+        """Whether so many rows wait, or the index is to be made anew; needs no transaction."""
+        if not anew.is_current(self._connection):
+            return True
         found = self._connection.execute("SELECT 1 FROM _unindexed LIMIT 1 OFFSET ?", (rows - 1,))
         return found.fetchone() is not None
 
@@ -141,6 +145,11 @@ class Indexer:
         if version != self._version or len(self._walked) + len(self._whole) > _REMEMBERED:
             self._version = version
             self.forget()
+        if not anew.is_current(self._connection):
+            anew.step(self._connection, characters)
+            self.forget()
+            self.has_dropped, self.garbage = False, 0
+            return True
         left = characters
         while left > 0:
             found = self._connection.execute("SELECT what, row FROM _unindexed LIMIT 1").fetchone()
@@ -170,6 +179,9 @@ class Indexer:
 
     def merge(self, pages: int = MERGE_PAGES) -> bool:
         """Rewrite a few pages, so that words of removed documents vanish; whether there is more."""
+        if not anew.is_current(self._connection):  # all of them vanish
+            self.has_dropped, self.garbage = False, 0
+            return False
         before = self._connection.total_changes
         self._connection.execute("INSERT INTO _words (_words, rank) VALUES ('merge', ?)", (-pages,))
         # FTS5 says by the number of changes whether it has done anything.
@@ -185,15 +197,15 @@ class Indexer:
         self._connection.execute("INSERT INTO _words (_words) VALUES ('optimize')")
 
     def rebuild(self) -> None:
-        """Begin anew: everything waits to be indexed again."""
+        """Begin anew; the next steps do it, as `otel_taskhistory.store.search.anew` says."""
         self.forget()
-        execute = self._connection.execute
-        execute("INSERT INTO _words (_words) VALUES ('delete-all')")
-        execute("DELETE FROM _documents")
-        execute("DELETE FROM _unindexed")
-        for what, (table, _) in FIELDS.items():
-            execute(f"INSERT INTO _unindexed (what, row) SELECT {int(what)}, id FROM {table}")
-        execute("UPDATE _meta SET value = ? WHERE key = 'words'", (str(VERSION),))
+        self.has_dropped, self.garbage = False, 0
+        anew.begin(self._connection)
+
+    def rows_to_come(self) -> int:
+        """How many rows wait, or will when the index is made anew, at most."""
+        (waiting,) = self._connection.execute("SELECT count(*) FROM _unindexed").fetchone()
+        return int(waiting) + anew.rows_to_come(self._connection)
 
     # --- one row ---
 
@@ -275,7 +287,8 @@ class Indexer:
 
     def _drop(self, document: int, text: str | None) -> None:
         self.has_dropped = True
-        if text is not None:
+        # Words by other rules are none that FTS5 could find there; they go with all others.
+        if text is not None and anew.is_current(self._connection):
             said = " ".join(words(text))
             self._connection.execute(
                 "INSERT INTO _words (_words, rowid, text) VALUES ('delete', ?, ?)", (document, said)

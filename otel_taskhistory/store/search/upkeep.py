@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from otel_taskhistory.store.database import Database
-from otel_taskhistory.store.search.documents import PART
+from otel_taskhistory.store.search.documents import FIELDS, PART
 from otel_taskhistory.store.search.index import CHARACTERS, MERGE_PAGES, Indexer
 from otel_taskhistory.store.space import Space
 
@@ -98,7 +98,7 @@ class Upkeep:
         began = self._monotonic()
         with self._database.transaction(wait=SHORT_WAIT):
             if levels(self._connection) >= LEVELS:
-                self._indexer.rebuild()
+                self._indexer.rebuild()  # `index` does it
             more = self._indexer.merge()
         self._database.log.deleted()
         now = self._monotonic()
@@ -131,11 +131,11 @@ class Upkeep:
 
     def _turns(self) -> int:
         """In so many turns all is indexed that waits: one for each row and each part of a value."""
-        waiting, size = self._connection.execute(
-            "SELECT (SELECT count(*) FROM _unindexed), page_count * page_size"
-            " FROM pragma_page_count, pragma_page_size"
+        waiting = self._indexer.rows_to_come()
+        (size,) = self._connection.execute(
+            "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
         ).fetchone()
-        return int(waiting) + int(size) // PART if waiting else 0
+        return 2 * len(FIELDS) + waiting + int(size) // PART if waiting else 0
 
     def _merges(self) -> int:
         (pages,) = self._connection.execute("SELECT count(*) FROM _words_data").fetchone()

@@ -76,7 +76,7 @@ class Chunk:
 
     def is_in(self, folded: str) -> bool:
         """Whether a folded text has it."""
-        return self.folded in folded
+        return self.folded in folded and (not self.exact or _has_word(folded, self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +103,12 @@ class Query:
     def is_in(self, text: str) -> bool:
         """Whether a text matches; the truth, where the index only says which may."""
         folded = _in_a_line(fold(text))
-        return all(
-            chunk.is_in(folded) and (not chunk.exact or _has_word(folded, chunk))
-            for chunk in self.chunks
-        )
+        return all(chunk.is_in(folded) for chunk in self.chunks)
+
+    def chunks_in(self, text: str) -> frozenset[Chunk]:
+        """What of it is in a text."""
+        folded = _in_a_line(fold(text))
+        return frozenset(chunk for chunk in self.chunks if chunk.is_in(folded))
 
     def first_in(self, text: str) -> tuple[int, int] | None:
         """Where the first chunk that can be found in a text begins and ends."""
@@ -128,7 +130,7 @@ def _chunk(typed: str) -> Chunk:
     if not asked:
         return Chunk(typed, _in_a_line(fold(typed)), (), False, False)
     folded = _in_a_line(fold(stem))
-    single = len(asked) == 1 and _is_dense(asked[0][0]) and len(asked[0]) == 1
+    single = len(asked) == 1 and is_dense(asked[0][0]) and len(asked[0]) == 1
     exact = len(asked) == 1 and asked[0] == folded and not single
     return Chunk(stem, folded, asked, stem != typed or single, exact)
 
@@ -150,7 +152,8 @@ def _in_a_line(text: str) -> str:
     return _SPACES.sub(" ", text)
 
 
-def _is_dense(character: str) -> bool:
+def is_dense(character: str) -> bool:
+    """Whether a character is of a script without spaces between words."""
     return re.match(f"[{_DENSE}]", character) is not None
 
 
@@ -172,9 +175,10 @@ def _joins(character: str) -> bool:
 
 
 def _spot(chunk: Chunk, text: str) -> tuple[int, int] | None:
-    edge = r"(?<![^\W_])" if chunk.exact else ""
     typed = r"\s+".join(re.escape(part) for part in chunk.typed.split(" "))
-    found = re.search(edge + typed, text, re.IGNORECASE)
+    if chunk.exact:
+        typed = rf"(?<![^\W_]){typed}" + ("" if chunk.open else r"(?![^\W_])")
+    found = re.search(typed, text, re.IGNORECASE)
     if found is not None:
         return found.span()
     # The long way: fold character by character, remembering where each came from.

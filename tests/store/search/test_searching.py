@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sqlite3
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -22,6 +23,8 @@ from otel_taskhistory import (
 from otel_taskhistory.store.retainer import WAITING
 from otel_taskhistory.store.search import index
 from otel_taskhistory.store.search.documents import OVERLAP, PART
+from otel_taskhistory.store.search.snippets import AROUND, LONGEST, snippet
+from otel_taskhistory.store.search.words import is_dense, parse
 
 
 @contextmanager
@@ -288,7 +291,7 @@ def test_a_search_is_a_few_look_ups(tmp_path: Path) -> None:
             finally:
                 connection.set_progress_handler(None, 0)
 
-        history._reading.read(search)
+        history.read(search)
         return steps
 
     small = cost()
@@ -297,3 +300,117 @@ def test_a_search_is_a_few_look_ups(tmp_path: Path) -> None:
             conversation(tasks, 10, words="other")
     assert waiting(tmp_path) == 0
     assert cost() <= small + 5
+
+
+# --- what a hit says of itself ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "also"),
+    [
+        ("harbour closed", "result", ()),
+        ("fetch harbour closed", "result", ("name",)),
+        ("report harbour", "arguments", ("result",)),
+        ("storm harbour is closed", "result", ("arguments",)),
+        ("fetch", "name", ()),
+        ("storm", "arguments", ()),
+    ],
+)
+def test_a_hit_is_labelled_by_where_the_words_are(
+    tmp_path: Path, typed: str, field: str, also: tuple[str, ...]
+) -> None:
+    """A tool call is one value: the label is what has most of the words, then what has the rest."""
+    with (
+        recording(tmp_path) as tasks,
+        tasks.task("x") as task,
+        task.step("s") as step,
+        step.tool_call("fetch", {"q": "report", "why": "storm"}) as call,
+    ):
+        call.result("the harbour is closed")
+    (hit,) = TaskHistory(tmp_path).search(typed)
+    assert (hit.field, hit.also) == (field, also)
+    assert hit.snippet[slice(*hit.match)].casefold() in typed
+
+
+def test_words_of_two_values_that_touch_are_no_phrase(tmp_path: Path) -> None:
+    """The end of the arguments and the beginning of the result are no words in a row."""
+    with (
+        recording(tmp_path) as tasks,
+        tasks.task("x") as task,
+        task.step("s") as step,
+        step.tool_call("fetch", "the report") as call,
+    ):
+        call.result("harbour is closed")
+    assert not TaskHistory(tmp_path).search('"report harbour"')
+
+
+def test_a_hit_names_the_goal_on_one_line(tmp_path: Path) -> None:
+    """Whoever reads it need not know ids by heart; of a long goal the beginning."""
+    with recording(tmp_path) as tasks:
+        for goal in ("Book a table\n for two", "long " * 500):
+            with tasks.task(goal) as task, task.step("s") as step:
+                step.result("found it")
+    goals = [hit.goal for hit in TaskHistory(tmp_path).search("found it")]
+    assert goals[1] == "Book a table for two"
+    assert goals[0] is not None
+    assert goals[0].endswith("long…")
+    assert len(goals[0]) <= 300
+
+
+def test_an_error_names_its_type(tmp_path: Path) -> None:
+    """Of a step, and of a tool call whose step went on; nothing else has one."""
+    with recording(tmp_path) as tasks, tasks.task("x") as task:
+        with task.step("one") as step:
+            with pytest.raises(KeyError), step.tool_call("t"):
+                raise KeyError("volcano " + "far away " * 40 + "needle")
+            step.result("went on, no volcano")
+        with pytest.raises(TimeoutError), task.step("two"):
+            raise TimeoutError("too slow " * 40 + "haystack")
+    history = TaskHistory(tmp_path)
+    (tool,) = history.search("needle")
+    assert (tool.field, tool.error_type) == ("error", "KeyError")
+    assert "haystack" in history.search("haystack")[0].snippet
+    assert history.search("haystack")[0].error_type == "TimeoutError"
+    assert [hit.error_type for hit in history.search("went")] == [None]
+
+
+LONG_WORD = "https://example.com/" + "a" * 70 + "/end"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lorem ipsum dolor " * 20 + "needle" + " sit amet consetetur" * 20,
+        ("x\n" * 60) + "needle" + ("\ny" * 60),
+        f"{LONG_WORD} needle {LONG_WORD}",
+        "z" * 140 + " needle " + "z" * 140,
+        "word" * 30 + "/needle?" + "word" * 30,
+        "日本語" * 60 + " needle " + "東京都" * 60,
+        "needle",
+        "e\u0301" * 120 + " needle " + "e\u0301" * 120,
+        "👩\u200d💻 " * 40 + "needle" + " 👩\u200d💻" * 40,
+    ],
+)
+def test_snippets_are_cut_between_words(text: str) -> None:
+    """A word is shown whole or not at all, unless it is longer than all that is shown."""
+    shown, (start, end) = snippet(parse("needle"), text)
+    assert shown[start:end] == "needle"
+    assert len(shown) <= 6 + 2 * (AROUND + LONGEST + 2)
+    kept = shown.removeprefix("…").removesuffix("…")
+    assert kept in text
+    at = text.index(kept)
+    for place in (at, at + len(kept)):
+        around = text[max(place - 1, 0) : place + 1]
+        whole = not 0 < place < len(text) or any(one.isspace() for one in around)
+        longest = max(map(len, text.split()))
+        assert whole or longest > AROUND + LONGEST or all(map(is_dense, around))
+        assert not unicodedata.combining(text[place : place + 1] or " ")
+
+
+def test_the_mark_is_a_whole_word() -> None:
+    """What was asked for as a word is not marked within another one that begins so."""
+    text = "errors are no error"
+    shown, match = snippet(parse("error"), text)
+    assert match == (14, 19)
+    assert shown == text
+    assert snippet(parse("err*"), text)[1] == (0, 3)

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from otel_taskhistory import TaskHistory
-from otel_taskhistory.store.search import upkeep
-from otel_taskhistory.store.search.index import Indexer
+from otel_taskhistory.store.search import anew, find, upkeep
+from otel_taskhistory.store.search.index import Indexer, not_found
+from otel_taskhistory.store.search.words import VERSION
 from tests.store.deliveries import write
 from tests.store.keeping import keeper, kept, limits, record, store, task_spans, trace_id
 
@@ -94,7 +95,6 @@ def test_all_is_done_although_others_write_all_the_time(tmp_path: Path) -> None:
     record(tmp_path, range(1, 30))
     with store(tmp_path) as writer, keeper(tmp_path) as retainer:
         number = 100
-        connection = retainer.upkeep._connection
 
         def meanwhile(seconds: float) -> None:
             nonlocal number
@@ -104,7 +104,7 @@ def test_all_is_done_although_others_write_all_the_time(tmp_path: Path) -> None:
 
         with retainer._database.transaction():
             retainer.upkeep._indexer.rebuild()
-        (waiting,) = connection.execute("SELECT count(*) FROM _unindexed").fetchone()
+        waiting = retainer.upkeep._indexer.rows_to_come()
         retainer.upkeep.finish(meanwhile)
     assert number > 101
 
@@ -136,3 +136,99 @@ def test_a_merge_is_not_begun_again_at_once(tmp_path: Path) -> None:
         while kept_up.rest():
             pass
         assert not indexer.has_dropped
+
+
+# --- other rules of words -----------------------------------------------------------------------
+
+
+def say_other_rules(directory: Path, version: str = "0") -> None:
+    """The index of a history as a version with other rules of words would have left it."""
+    with closing(sqlite3.connect(directory / "history.db")) as connection:
+        connection.execute("INSERT INTO _words (_words) VALUES ('delete-all')")
+        connection.execute("UPDATE _meta SET value = ? WHERE key = 'words'", (version,))
+        connection.commit()
+
+
+def version_of(directory: Path) -> str:
+    """By which rules the index says that it was made."""
+    with closing(sqlite3.connect(directory / "history.db")) as connection:
+        return str(connection.execute("SELECT value FROM _meta WHERE key = 'words'").fetchone()[0])
+
+
+@pytest.mark.parametrize("version", ["0", "99", "0:3.7", f"{VERSION}:0.0", "?"])
+def test_an_index_by_other_rules_is_made_anew(tmp_path: Path, version: str) -> None:
+    """By the next writer, also where another one was interrupted at it; meanwhile searches say
+    that they do not see all.
+    """
+    record(tmp_path, range(1, 8))
+    say_other_rules(tmp_path, version)
+    with TaskHistory(tmp_path) as history:
+        found = history.search("task")
+        assert (found.indexing, found.complete) == (True, False)
+        with keeper(tmp_path) as retainer:
+            while retainer.rest() or retainer.upkeep.index():
+                pass
+        found = history.search("task", limit=50)
+        assert (found.indexing, found.complete) == (False, True)
+        assert len({hit.task_id for hit in found}) == 7
+    assert version_of(tmp_path) == str(VERSION)
+    with closing(sqlite3.connect(tmp_path / "history.db")) as connection:
+        assert not_found(connection) == 0
+
+
+def test_making_it_anew_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No transaction removes more documents, or lets more rows wait, than a few; any writer goes on
+    where another one stopped, and what others write in between is found too.
+    """
+    monkeypatch.setattr(anew, "ROWS", 5)
+    record(tmp_path, range(1, 12))
+    say_other_rules(tmp_path)
+    counts = "SELECT (SELECT count(*) FROM _documents), (SELECT count(*) FROM _unindexed)"
+    with closing(sqlite3.connect(tmp_path / "history.db", isolation_level=None)) as connection:
+        seen, more = [connection.execute(counts).fetchone()], True
+        while more and len(seen) < 20:
+            connection.execute("BEGIN IMMEDIATE")
+            more = Indexer(connection).step(500)
+            seen.append(connection.execute(counts).fetchone())
+            connection.execute("COMMIT")
+        assert more
+        for (documents, waiting), (later, wait) in pairwise(seen):
+            assert documents - later <= 5
+            assert wait - waiting <= 5
+        record(tmp_path, range(50, 51))
+        while more:
+            connection.execute("BEGIN IMMEDIATE")
+            more = Indexer(connection).step(500)
+            connection.execute("COMMIT")
+        assert not_found(connection) == 0
+    with TaskHistory(tmp_path) as history:
+        found = {hit.task_id for hit in history.search("task", limit=100)}
+    assert len(found) == 12
+
+
+def test_what_is_removed_while_it_is_made_anew_is_not_found(tmp_path: Path) -> None:
+    """A task that goes in the meantime leaves nothing in the index, and harms none of it."""
+    record(tmp_path, range(1, 8))
+    say_other_rules(tmp_path)
+    with keeper(tmp_path, limits(max_tasks=3)) as retainer:
+        retainer.run()
+        while retainer.rest() or retainer.upkeep.index():
+            pass
+    with TaskHistory(tmp_path) as history:
+        assert len({hit.task_id for hit in history.search("task", limit=50)}) == 3
+    with closing(sqlite3.connect(tmp_path / "history.db")) as connection:
+        connection.execute("INSERT INTO _words (_words) VALUES ('integrity-check')")
+        assert not_found(connection) == 0
+
+
+def test_too_much_that_waits_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More rows wait to be indexed than a search looks at by itself: then it does not see all."""
+    record(tmp_path, range(1, 5))
+    with closing(sqlite3.connect(tmp_path / "history.db")) as connection:
+        connection.execute("INSERT OR IGNORE INTO _unindexed SELECT 1, id FROM tasks")
+        connection.commit()
+    with TaskHistory(tmp_path) as history:
+        assert history.search("task").complete
+        monkeypatch.setattr(find, "_MOST_WAITING", 3)
+        found = history.search("task")
+    assert (found.indexing, found.complete) == (True, False)
