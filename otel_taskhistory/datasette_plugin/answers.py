@@ -22,8 +22,9 @@ PAGE_POLICY: Final = (
 )
 """Of our pages: nothing from elsewhere, nothing inline."""
 
-FILE_POLICY: Final = "default-src 'none'; sandbox"
-"""Of pictures: whatever they are taken for, nothing in them runs or loads."""
+FILE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+"""Of pictures: whatever they are taken for, nothing in them runs or loads. (A browser that shows a
+picture by itself makes a page around it, with a style of its own.)"""
 
 FOR_EVER: Final = "private, max-age=31536000, immutable"
 """For what has the hash of its content in its address."""

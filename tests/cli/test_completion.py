@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from otel_taskhistory.cli.completion import SHELLS
 from tests.recorded import one_task, recording
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 60
 VARIABLE = "_OTEL_TASKHISTORY_COMPLETE"
 
 
@@ -111,18 +115,36 @@ def test_without_a_history_nothing_is_said(tmp_path: Path, what: str) -> None:
     assert asked("bash", "show", "", place=place) == [""]
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_itself_completes(tmp_path: Path) -> None:
-    """The script as it is printed, in a real shell."""
-    with recording(tmp_path / "history") as tasks:
-        task_id = one_task(tasks)
-    program = tmp_path / "otel-taskhistory"
-    program.write_text(
+@pytest.fixture
+def program(tmp_path: Path) -> dict[str, str]:
+    """An environment with the command as it is installed, and a history to complete from."""
+    command = tmp_path / "bin" / "otel-taskhistory"
+    command.parent.mkdir()
+    command.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
         "sys.argv[0] = 'otel-taskhistory'\n"
         "from otel_taskhistory.cli import main\nmain()\n"
     )
-    program.chmod(0o700)
+    command.chmod(0o700)
+    home = tmp_path / "home"
+    home.mkdir()
+    return {
+        **os.environ,
+        "PATH": f"{command.parent}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "ZDOTDIR": str(home),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_DATA_HOME": str(home / ".local"),
+        "TERM": "dumb",
+        "OTEL_TASKHISTORY_DIRECTORY": str(tmp_path / "history"),
+    }
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_itself_completes(tmp_path: Path, program: dict[str, str]) -> None:
+    """The script as it is printed, in a real shell."""
+    with recording(tmp_path / "history") as tasks:
+        task_id = one_task(tasks)
     script = """
         eval "$(otel-taskhistory completion bash)"
         complete -p otel-taskhistory
@@ -132,11 +154,7 @@ def test_bash_itself_completes(tmp_path: Path) -> None:
     """
     done = subprocess.run(
         ["bash", "--norc", "-c", script % task_id[:3]],
-        env={
-            **os.environ,
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-            "OTEL_TASKHISTORY_DIRECTORY": str(tmp_path / "history"),
-        },
+        env=program,
         capture_output=True,
         text=True,
         check=False,
@@ -146,3 +164,64 @@ def test_bash_itself_completes(tmp_path: Path) -> None:
         "complete -o nosort -F _otel_taskhistory_completion otel-taskhistory",
         task_id[:8],
     ]
+
+
+INTERACTIVE = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], 'eval "$(otel-taskhistory completion bash)"'),
+    "zsh": (
+        ["zsh", "-f", "-i"],
+        'autoload -U compinit && compinit -u -D && eval "$(otel-taskhistory completion zsh)"',
+    ),
+}
+
+
+@pytest.mark.parametrize("shell", INTERACTIVE)
+def test_the_tab_key_completes_an_id(tmp_path: Path, program: dict[str, str], shell: str) -> None:
+    """As somebody types it on a terminal: what follows the beginning of the id is put there."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}")
+    with recording(tmp_path / "history") as tasks:
+        task_id = one_task(tasks)
+    command, prepare = INTERACTIVE[shell]
+    own, theirs = pty.openpty()
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=program, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        seen = b""
+
+        def until(wanted: str) -> None:
+            nonlocal seen
+            limit = time.monotonic() + PATIENCE
+            while wanted.encode() not in seen:
+                assert time.monotonic() < limit, seen[-2_000:]
+                if select.select([own], [], [], 1)[0]:
+                    seen += os.read(own, 65_536)
+
+        try:
+            os.write(own, f"{prepare}; echo rea''dy\n".encode())
+            until("ready")
+            os.write(own, f"echo otel-taskhistory; otel-taskhistory show {task_id[:4]}\t".encode())
+            until(task_id[:8])
+        finally:
+            process.kill()
+            os.close(own)
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_fish_itself_completes(tmp_path: Path, program: dict[str, str]) -> None:
+    """With the goal beside the id."""
+    with recording(tmp_path / "history") as tasks:
+        task_id = one_task(tasks, "a goal to be seen")
+    script = (
+        "otel-taskhistory completion fish | source;"
+        f" complete -C 'otel-taskhistory show {task_id[:3]}'"
+    )
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", script],
+        env=program,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [f"{task_id[:8]}\tsucceeded: a goal to be seen"], done.stderr

@@ -116,6 +116,7 @@ def test_datasettes_own_pages_show_pictures_and_lead_back(open_page: Any, shown:
     """From the bar of our pages to a table, its thumbnails, and from a row to its step."""
     page = open_page(*shown.at("/-/taskhistory/"))
     page.get_by_role("link", name="Tables").click()
+    page.get_by_role("link", name="history", exact=True).first.click()
     page.get_by_role("link", name="screenshots", exact=True).first.click()
     page.wait_for_selector(".taskhistory-picture img")
     image = page.locator(".taskhistory-picture img").first

@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from otel_taskhistory.datasette_plugin import pictures
+from otel_taskhistory.datasette_plugin.answers import FILE_POLICY
 from otel_taskhistory.thumbnails import SIZES, make_thumbnail, placeholder
 from tests.recorded import PICTURES, recording
 
@@ -66,7 +67,7 @@ async def test_a_picture_is_what_its_content_says(
     assert response.status_code == 200
     assert hashlib.sha256(response.content).hexdigest() == sha256_of(path.name)
     assert response.headers["x-content-type-options"] == "nosniff"
-    assert response.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    assert response.headers["content-security-policy"] == FILE_POLICY
     assert response.headers["cache-control"] == KEPT
     assert response.headers["cross-origin-resource-policy"] == "same-origin"
     wanted = LIES[path.name] if path.name in LIES else SHOWN[path.suffix]
@@ -95,7 +96,7 @@ async def test_a_thumbnail_is_a_small_picture(
         assert (response.status_code, response.content) == (200, made.data)
         assert response.headers["content-type"] == made.media_type
         assert response.headers["x-content-type-options"] == "nosniff"
-        assert response.headers["content-security-policy"] == "default-src 'none'; sandbox"
+        assert response.headers["content-security-policy"] == FILE_POLICY
         assert response.headers["cache-control"] == KEPT
 
 

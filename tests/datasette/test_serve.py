@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from otel_taskhistory.cli.serve import TOKEN_VARIABLE, serve_command
+from otel_taskhistory.datasette_plugin.answers import FILE_POLICY
 from otel_taskhistory.errors import HistoryNotFound, SchemaTooNew, TaskHistoryError
 from otel_taskhistory.store.schema import SCHEMA_VERSION
 from tests.recorded import one_task, recording
@@ -107,7 +108,7 @@ def test_datasettes_own_pages_and_json_are_there(recorded: Recorded) -> None:
         assert [one["name"] for one in found] == ["history"]
         assert server.get("/history.db").status in (403, 404)
         picture = server.get(f"/-/taskhistory/artifacts/{sha256_of('png_ok.png')}")
-        assert picture.headers["content-security-policy"] == "default-src 'none'; sandbox"
+        assert picture.headers["content-security-policy"] == FILE_POLICY
         assert "immutable" in picture.headers["cache-control"]
         head = server.get(f"/-/taskhistory/artifacts/{sha256_of('png_ok.png')}", "HEAD")
         assert (head.status, head.body) == (200, b"")

@@ -20,6 +20,8 @@ from otel_taskhistory.pages import (
     task_list_page,
     task_page,
 )
+from otel_taskhistory.pages.single import single_page
+from otel_taskhistory.pages.whole import WholeTask
 from otel_taskhistory.store.overview.steps import step_list, steps_around
 from tests.pages.conftest import FAILED, STEPS, Recorded
 from tests.recorded import recording
@@ -165,6 +167,34 @@ def test_a_failed_task_opens_at_its_first_failed_step(recorded: Recorded) -> Non
     assert f'<article class="pane-step failed" data-id="{failed}"' in page
     assert "TimeoutError" in page
     assert "conv-7" in page
+
+
+@pytest.mark.parametrize(
+    ("outcome", "opens"), [("succeeded", 1), ("failed", 2), ("cancelled", 1), ("running", 3)]
+)
+def test_where_a_task_opens(tmp_path: Path, outcome: str, opens: int) -> None:
+    """As `looking.md` says: failed at its first failure, running at its newest step, else at the
+    first; the file that is exported opens at the same step.
+    """
+    with recording(tmp_path / "history") as tasks, tasks.task("x") as task:
+        for number in range(1, 4):
+            with task.step(f"part {number}") as step:
+                if number == 2:
+                    step.fail("no")
+        if outcome == "failed":
+            task.fail("no")
+        elif outcome == "cancelled":
+            task.cancel("no")
+        elif outcome == "succeeded":
+            task.result("yes")
+        if outcome != "running":
+            task.end()
+        with TaskHistory(tmp_path / "history") as history:
+            step_id = history.steps(task.id)[opens - 1].step_id
+            page = task_page(history, task.id, LINKS)
+            assert re.search(f'<article class="pane-step [a-z]+" data-id="{step_id}"', page)
+            whole = "".join(single_page(WholeTask(history, task.id)))
+            assert f'data-all="1" data-first="{step_id}"' in whole
 
 
 def test_a_task_may_be_named_by_the_beginning_of_its_id(recorded: Recorded) -> None:

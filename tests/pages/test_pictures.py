@@ -67,3 +67,20 @@ def test_transparency_is_kept(tmp_path: Path) -> None:
     made = opened(buffer.getvalue(), 8, 8)
     assert made is not None
     assert made.mode == "RGBA"
+
+
+def test_of_a_very_tall_picture_the_top_is_taken() -> None:
+    """As a whole it would be a line; one that is three times as high as wide stays whole."""
+    image = Image.new("RGB", (50, 3_000), "blue")
+    image.paste("yellow", (0, 0, 50, 100))
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    made = opened(buffer.getvalue(), 1_280, 1_280)
+    assert made is not None
+    assert made.size == (50, 200)
+    assert made.getpixel((25, 99)) == (255, 255, 0)
+    buffer = io.BytesIO()
+    Image.new("RGB", (50, 150)).save(buffer, "PNG")
+    made = opened(buffer.getvalue(), 1_280, 1_280)
+    assert made is not None
+    assert made.size == (50, 150)
