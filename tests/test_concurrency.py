@@ -187,6 +187,7 @@ def test_concurrent_steps_share_fsyncs(taskhistory: Recorded, tmp_path: Path) ->
         taskhistory.tasks.task("a goal") as task,
     ):
         steps = [task.step(f"step {number}") for number in range(AGENTS)]
+        assert taskhistory.exporter.force_flush()  # the beginning of the last may still be queued
         before = taskhistory.exporter.stats()["commits"]
         other.execute("BEGIN IMMEDIATE")
         threads = [threading.Thread(target=step.end) for step in steps]

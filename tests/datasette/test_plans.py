@@ -32,7 +32,8 @@ FACETS = [(table, facet) for table, about in TABLES.items() for facet in about.f
 @pytest.fixture(scope="module")
 def connection(recorded_once: Recorded) -> Iterator[sqlite3.Connection]:
     """The history, for reading."""
-    uri = f"{recorded_once.database.as_uri()}?mode=ro"
+    # Immutable: a reader would leave a -wal beside it, and other tests copy the folder.
+    uri = f"{recorded_once.database.as_uri()}?immutable=1"
     with closing(sqlite3.connect(uri, uri=True)) as opened:
         yield opened
 

@@ -320,6 +320,43 @@ async def test_search_finds_words_wherever_they_stand(directory: Path) -> None:
             assert isinstance((await client.ask("search_history", text=odd))["hits"], list)
 
 
+ODD = [
+    *('"', "'", "AND", "NOT x OR", "a:b*", "col: (", "--", "NEAR(a b)", "{", "\\", "%", "_", "*"),
+    *("日本", "é", "e\u0301", "🙂", "\u202e", "\x00", "\ufffd", "x" * 1_000, " ", "1"),
+    "SELECT * FROM tasks; --",
+]
+
+
+async def test_any_text_can_be_searched_for(directory: Path) -> None:
+    """Nothing that can be typed is an error, and each says what it finds; an error is named by its
+    type, a hit by the goal of its task, what was hidden in it is written out.
+    """
+    with (
+        recording(directory) as tasks,
+        tasks.task("Book\na table \u202efor two 日本 🙂") as task,
+        task.step("s") as step,
+    ):
+        step.prompt(chat("be brief", 'say "a:b* {x} AND" to -- 日本語 🙂 é %_\\'))
+        with step.tool_call("fetch", {"q": "storm"}) as call:
+            call.result("the harbour is closed and wet")
+        step.fail(TimeoutError("slow " * 100 + "needle"))
+    async with serving(directory) as client:
+        for typed in ODD:
+            found, text = await client.answer("search_history", text=typed)
+            assert not UNSEEN.search(text), typed
+            for hit in found["hits"]:
+                assert hit["goal"] == r"Book a table \u202efor two 日本 🙂"
+                assert len(hit["before"] + hit["match"] + hit["after"]) < 700
+        for typed in ('"', "AND", "a:b*", "--", "{", "%", "日本", "é", "🙂"):
+            assert (await client.ask("search_history", text=typed))["hits"], typed
+        hit = (await client.ask("search_history", text="needle"))["hits"][0]
+        assert (hit["field"], hit["error_type"]) == ("error", "TimeoutError")
+        (hit,) = (await client.ask("search_history", text="storm harbour closed"))["hits"]
+        assert (hit["field"], hit["also"]) == ("result", ["arguments"])
+        page = await client.ask("search_history", text="the", limit=1)
+        assert len(page["hits"]) == 1
+
+
 async def test_what_cannot_be_answered_says_why(directory: Path) -> None:
     """Near names, what there is instead, the form that a value should have."""
     with recording(directory) as tasks:
