@@ -21,6 +21,7 @@ from otel_taskhistory import (
     TaskHistoryProcessor,
     TaskTracer,
 )
+from otel_taskhistory.store.database import PAGE_SIZE
 from otel_taskhistory.store.reading import Reading
 from tests.processes import PATIENCE
 from tests.recorded import one_task, recording
@@ -32,21 +33,25 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "cut in the middle": lambda data: data[: len(data) // 2],
     "only a header": lambda data: data[:100],
     "nothing but zeros": lambda data: b"\0" * len(data),
-    "first page overwritten": lambda data: data[:100] + b"\xff" * 3996 + data[4096:],
-    "all but the first page overwritten": lambda data: data[:4096] + b"\xff" * (len(data) - 4096),
+    "first page overwritten": lambda data: (
+        data[:100] + b"\xff" * (PAGE_SIZE - 100) + data[PAGE_SIZE:]
+    ),
+    "all but the first page overwritten": lambda data: (
+        data[:PAGE_SIZE] + b"\xff" * (len(data) - PAGE_SIZE)
+    ),
 }
 
-OVERWRITES = """
+OVERWRITES = f"""
 import sqlite3, sys
 c = sqlite3.connect(sys.argv[1], isolation_level=None)
 c.execute("INSERT INTO _meta VALUES ('seen', 'by another')")  # nobody's cache counts any more
 print(c.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
 c.close()
 with open(sys.argv[1], "rb+") as file:
-    file.seek(4096)
+    file.seek({PAGE_SIZE})
     size = file.seek(0, 2)
-    file.seek(4096)
-    file.write(b"\\xff" * (size - 4096))
+    file.seek({PAGE_SIZE})
+    file.write(b"\\xff" * (size - {PAGE_SIZE}))
 """
 
 

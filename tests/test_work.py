@@ -22,10 +22,10 @@ from opentelemetry.trace import Tracer, set_span_in_context
 from otel_taskhistory import Task, TaskHistoryExporter, TaskHistoryProcessor, TaskTracer
 from otel_taskhistory.store.database import connect
 
-STATEMENTS_A_COMMIT = 56
-STATEMENTS_A_SPAN = 46
-BYTES_A_STEP = 5_900
-EMPTY_BYTES = 600_000
+STATEMENTS_A_COMMIT = 36
+STATEMENTS_A_SPAN = 44
+BYTES_A_STEP = 6_800
+EMPTY_BYTES = 200_000
 
 OPS = 50
 """Virtual machine instructions of SQLite are counted in so many."""

@@ -8,10 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
+from otel_taskhistory.conventions.facts import SpanFacts
+from otel_taskhistory.spans.record import SpanRecord
 from otel_taskhistory.store.assembly import Plan, PlannedTask, Seen, assemble, attempts_in_order
 from otel_taskhistory.store.calls import Calls
 from otel_taskhistory.store.goals import Sayings
 from otel_taskhistory.store.inputs import InputPictures
+from otel_taskhistory.store.ledger import Written
 from otel_taskhistory.store.rows import Rows, TaskFields
 from otel_taskhistory.store.span_rows import (
     CALL_COLUMNS,
@@ -20,6 +23,7 @@ from otel_taskhistory.store.span_rows import (
     TASKS,
     TOOL_COLUMNS,
     CallRow,
+    Facts,
     SpanRow,
     facts_of,
     model_calls,
@@ -41,6 +45,9 @@ _WRITE_CALL: Final = _write("_model_calls", (*_PLACE, *CALL_COLUMNS))
 _WRITE_TOOL: Final = _write("_tool_calls", (*_PLACE[:-1], *TOOL_COLUMNS))
 
 
+_REMEMBERED_TASKS: Final = 256
+
+
 class TraceAssembler:
     """Over one connection; a transaction is open whenever a method runs."""
 
@@ -58,11 +65,18 @@ class TraceAssembler:
         self._calls = calls
         self._inputs = inputs
         self._sayings = Sayings(connection)
+        self._attempts: dict[tuple[int, str], int] = {}
+        """The attempts of task spans of ours that came last, by trace and span id."""
 
     def forget(self) -> None:
         """The transaction was rolled back: what was read in it must be again."""
         self._inputs.forget()
         self._sayings.forget()
+        self.forget_tasks()
+
+    def forget_tasks(self) -> None:
+        """Somebody else may have changed task spans."""
+        self._attempts.clear()
 
     def own_task(self, trace: int) -> TaskFields:
         """What the task spans of ours say, where they are all attempts at one task.
@@ -74,15 +88,54 @@ class TraceAssembler:
         planned = PlannedTask(attempts[0], first=True, attempts=attempts, spans=attempts)
         return TaskReader(self._text, facts_of(found)).own(planned)
 
-    def own_step(self, trace: int, span_id: str, task: int) -> StepFields:
+    def know_task(self, record: SpanRecord, facts: SpanFacts, written: Written) -> None:
+        """A task span of ours was written: steps below it ask for its attempt."""
+        if len(self._attempts) >= _REMEMBERED_TASKS:
+            del self._attempts[next(iter(self._attempts))]
+        self._attempts[written.trace, record.span_id] = facts.attempt
+
+    def own_step(
+        self, record: SpanRecord, facts: SpanFacts, written: Written, task: int
+    ) -> StepFields:
         """What the span of a step of ours says, likewise."""
-        (span,) = self._one(trace, span_id)
-        attempt = span.seen.attempt
-        for above in self._one(trace, span.seen.parent_span_id):
-            if above.seen.is_own_task:
-                attempt = above.seen.attempt
+        if written.said is None:  # it was read again, not written
+            (span,) = self._one(written.trace, record.span_id)
+        else:
+            span = self._just_written(record, facts, written, written.said)
+        attempt = self._attempt_above(written.trace, record.parent_span_id)
+        attempt = span.seen.attempt if attempt is None else attempt
         index = span.seen.step_index or 0  # there is one, or the trace would be assembled
         return self._step_fields(span, span, task, index, span.seen.agent, attempt)
+
+    def _just_written(
+        self, record: SpanRecord, facts: SpanFacts, written: Written, said: Facts
+    ) -> SpanRow:
+        """As `spans` would read it; the process of an open one is alive, it is this one."""
+        seen = Seen(
+            row=written.row,
+            span_id=record.span_id,
+            parent_span_id=record.parent_span_id,
+            start_ns=record.start_ns,
+            end_ns=record.end_ns,
+            role=facts.role,
+            own=True,
+            status=facts.status,
+            agent=self._text(said.get("agent")),
+            attempt=facts.attempt,
+            step_index=facts.step_index,
+        )
+        return SpanRow(seen, written.name, said, None)
+
+    def _attempt_above(self, trace: int, span_id: str | None) -> int | None:
+        """The attempt of the task span of ours with this id."""
+        if span_id is None:
+            return None
+        known = self._attempts.get((trace, span_id))
+        if known is None:
+            for above in self._one(trace, span_id):
+                if above.seen.is_own_task:
+                    return above.seen.attempt
+        return known
 
     def assemble(self, trace: int, trace_id: str, changed: set[int]) -> None:
         """Bring tasks, steps and the links to them up to date for one trace.

@@ -8,6 +8,7 @@ Which step and task they belong to is decided elsewhere and put in by `Calls.pla
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass
 from typing import Any, Final, overload
 
 from otel_taskhistory import semconv
@@ -19,6 +20,7 @@ from otel_taskhistory.store.ledger import Written
 from otel_taskhistory.store.pictures import might_hold_pictures
 from otel_taskhistory.store.running import REMOVED
 from otel_taskhistory.store.times import iso, optional_ns, sqlite_ns
+from otel_taskhistory.store.upsert import Upsert
 
 _CALL_COLUMNS: Final = (
     *("span", "ordinal", "status", "attempt", "started_ns", "ended_ns", "model", "prompt_node"),
@@ -36,21 +38,24 @@ _SHOT_COLUMNS: Final = (
 )
 
 
-def _upsert(table: str, columns: tuple[str, ...], key: tuple[str, ...]) -> str:
-    changes = ", ".join(f"{name} = excluded.{name}" for name in columns if name not in key)
-    return (
-        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-        f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
-    )
+_CALL: Final = Upsert("_model_calls", _CALL_COLUMNS, key=2)
+_TOOL: Final = Upsert("_tool_calls", _TOOL_COLUMNS, key=1)
+# What lost its file (see `running`) does not get it back because its span comes again.
+_SHOT: Final = Upsert("screenshots", _SHOT_COLUMNS, key=3, unless=("status", REMOVED))
 
 
-_UPSERT_CALL: Final = _upsert("_model_calls", _CALL_COLUMNS, ("span", "ordinal"))
-_UPSERT_TOOL: Final = _upsert("_tool_calls", _TOOL_COLUMNS, ("span",))
-_UPSERT_SHOT: Final = (
-    _upsert("screenshots", _SHOT_COLUMNS, ("span", "role", "position"))
-    # Its file had to go (see `running`): that the span comes again does not bring it back.
-    + f" WHERE screenshots.status <> '{REMOVED}'"
-)
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What `Calls.put` did.
+
+    Attributes:
+        made: there are rows that have not been placed yet.
+        regressed: a prompt is gone that the span told of before: it may have been the first to
+            show a picture.
+    """
+
+    made: bool
+    regressed: bool
 
 
 class Calls:
@@ -60,17 +65,22 @@ class Calls:
         self._connection = connection
         self._contents = contents
 
-    def put(self, record: SpanRecord, facts: SpanFacts, written: Written) -> bool:
-        """Write what a span holds, and take back what an earlier version of it held.
+    def put(self, record: SpanRecord, facts: SpanFacts, written: Written) -> Change:
+        """Write what a span holds, and take back what an earlier version of it held."""
+        tool, shots = (None, 0) if written.new else self._held(written.row)
+        made, regressed = self._put_calls(facts, written)
+        made |= self._put_tool(record, facts, written, had_one=tool is not None)
+        self._put_shots(facts, written, before=shots)
+        return Change(made or bool(facts.screenshots), regressed)
 
-        Returns:
-            Whether a prompt is gone that the span told of before: it may have been the first to
-            show a picture.
-        """
-        regressed = self._put_calls(facts, written)
-        self._put_tool(record, facts, written)
-        self._put_shots(facts, written)
-        return regressed
+    def _held(self, span: int) -> tuple[int | None, int]:
+        """The tool call of a span as it was, and how many screenshots it had."""
+        found: tuple[int | None, int] = self._connection.execute(
+            "SELECT (SELECT id FROM _tool_calls WHERE span = ?1), coalesce((SELECT"
+            " max(position) + 1 FROM screenshots WHERE span = ?1 AND role = 'screenshot'), 0)",
+            (span,),
+        ).fetchone()
+        return found
 
     def drop(self, span: int) -> None:
         """The span announced another one, which has come and speaks for itself."""
@@ -91,13 +101,14 @@ class Calls:
 
     # --- model calls ---
 
-    def _put_calls(self, facts: SpanFacts, written: Written) -> bool:
+    def _put_calls(self, facts: SpanFacts, written: Written) -> tuple[bool, bool]:
+        made = False
         before = {} if written.new else self._prompts(written.row)
         for call in facts.model_calls:
             prompt = self._said(call.prompt, written.trace, semconv.GEN_AI_INPUT_MESSAGES)
             decision = self._said(call.decision, written.trace, semconv.GEN_AI_OUTPUT_MESSAGES)
-            self._connection.execute(
-                _UPSERT_CALL,
+            put = _CALL.put(
+                self._connection,
                 (
                     *(written.row, call.ordinal, call.status, call.attempt),
                     *(sqlite_ns(call.started_ns), optional_ns(call.ended_ns), safe(call.model)),
@@ -107,11 +118,14 @@ class Calls:
                     *(safe(call.error), 0),
                 ),
             )
+            made |= put.new
         if not before:
-            return False
-        self._drop_calls(written.row, {call.ordinal for call in facts.model_calls})
+            return made, False
+        wanted = {call.ordinal for call in facts.model_calls}
+        if not before.keys() <= wanted:
+            self._drop_calls(written.row, wanted)
         after = self._prompts(written.row)
-        return any(after.get(ordinal) != prompt for ordinal, prompt in before.items())
+        return made, any(after.get(ordinal) != prompt for ordinal, prompt in before.items())
 
     def _prompts(self, span: int) -> dict[int, tuple[Any, ...]]:
         found = self._connection.execute(
@@ -145,14 +159,16 @@ class Calls:
 
     # --- tool calls ---
 
-    def _put_tool(self, record: SpanRecord, facts: SpanFacts, written: Written) -> None:
+    def _put_tool(
+        self, record: SpanRecord, facts: SpanFacts, written: Written, *, had_one: bool
+    ) -> bool:
         call = facts.tool_call
         if call is None:
-            if not written.new:
+            if had_one:
                 self._drop_tool(written.row)
-            return
-        self._connection.execute(
-            _UPSERT_TOOL,
+            return False
+        put = _TOOL.put(
+            self._connection,
             (
                 *(written.row, safe(call.call_id), safe(call.name), facts.status),
                 # A span that only announces a call has no duration, but the call goes on.
@@ -161,6 +177,7 @@ class Calls:
                 *(*self._value(call.arguments), *self._value(call.result), safe(facts.error), 0),
             ),
         )
+        return put.new
 
     def _drop_tool(self, span: int) -> None:
         self._connection.execute(
@@ -186,13 +203,13 @@ class Calls:
 
     # --- screenshots ---
 
-    def _put_shots(self, facts: SpanFacts, written: Written) -> None:
+    def _put_shots(self, facts: SpanFacts, written: Written, *, before: int) -> None:
         for position, shot in enumerate(facts.screenshots):
             artifact = self._artifact(shot)
             # A span of another machine names a file that is there and not here.
             is_elsewhere = shot.path is not None and artifact is None
-            self._connection.execute(
-                _UPSERT_SHOT,
+            _SHOT.put(
+                self._connection,
                 (
                     *(written.row, "screenshot", position, shot.sha256),
                     None if is_elsewhere else shot.path,
@@ -202,7 +219,7 @@ class Calls:
                     artifact,
                 ),
             )
-        if written.new:
+        if before <= len(facts.screenshots):
             return
         gone = "span = ? AND role = 'screenshot' AND position >= ?"
         values = (written.row, len(facts.screenshots))

@@ -27,6 +27,15 @@ SHARE_FROM: Final = 256
 inline than the row, its hash and its index entry (about 80 bytes) would."""
 
 _REMEMBERED_INSTRUCTIONS: Final = 64
+_REMEMBERED_SURE: Final = 100_000
+_REMEMBERED_ROWS: Final = 4096
+"""Rows by the digest of their text: an agent says much the same at each step."""
+
+_INSERT_NODE: Final = """
+INSERT INTO _nodes (id, parent, content, length, pictures) VALUES (?1, ?2, ?3, ?4,
+    (SELECT pictures FROM _contents WHERE id = ?3)
+    + coalesce((SELECT pictures FROM _nodes WHERE id = ?2), 0))
+"""
 
 # What json.loads is made of: (text, position after the quotation mark, strict) → (value, end).
 _scan_string: Final[Callable[[str, int, bool], tuple[str, int]]] = decoder.scanstring  # type: ignore[attr-defined]
@@ -56,11 +65,29 @@ class Contents:
         self._keep_picture = keep_picture
         self._lists = Lists()
         self._instructions: dict[str, int] = {}
+        self._rows: dict[bytes, int] = {}
+        """Rows of ``_contents`` by digest."""
+        self._sure_contents: set[int] = set()
+        self._sure_nodes: set[int] = set()
+        """Rows that are known to be there."""
+
+    def begin(self, *, still: bool) -> None:
+        """A transaction has begun.
+
+        Args:
+            still: nothing can have been removed since the last one was committed.
+        """
+        if not still or len(self._sure_contents) + len(self._sure_nodes) > _REMEMBERED_SURE:
+            self._sure_contents.clear()
+            self._sure_nodes.clear()
 
     def forget(self) -> None:
         """Forget everything: the transaction in which it was stored was rolled back."""
         self._lists.forget()
         self._instructions.clear()
+        self._rows.clear()
+        self._sure_contents.clear()
+        self._sure_nodes.clear()
 
     # --- texts ---
 
@@ -91,11 +118,9 @@ class Contents:
         hashed = hashlib.blake2b(kind.encode(), digest_size=20)
         hashed.update(text.encode())
         digest = hashed.digest()
-        row = self._connection.execute(
-            "SELECT id FROM _contents WHERE hash = ?", (digest,)
-        ).fetchone()
-        if row:
-            return int(row[0])
+        known = self._known(digest)
+        if known is not None:
+            return known
         content = self._connection.execute(
             "INSERT INTO _contents (hash, template, pictures, text) VALUES (?, ?, ?, ?)",
             (digest, template, len(pictures) + self._pictures_in(parts), text),
@@ -110,7 +135,27 @@ class Contents:
             self._connection.execute(
                 "INSERT INTO _content_parts (child, content) VALUES (?, ?)", (part, content)
             )
+        self._remember(digest, content)
         return content
+
+    def _known(self, digest: bytes) -> int | None:
+        """The row of a text that is there already."""
+        content = self._rows.get(digest)
+        if content is not None and self._content_exists(content):
+            return content
+        row = self._connection.execute(
+            "SELECT id FROM _contents WHERE hash = ?", (digest,)
+        ).fetchone()
+        if row is None:
+            return None
+        self._remember(digest, row[0])
+        return int(row[0])
+
+    def _remember(self, digest: bytes, content: int) -> None:
+        if len(self._rows) >= _REMEMBERED_ROWS:
+            del self._rows[next(iter(self._rows))]
+        self._rows[digest] = content
+        self._sure_contents.add(content)
 
     def _pictures_in(self, parts: Iterable[int]) -> int:
         found = self._connection.execute
@@ -195,13 +240,14 @@ class Contents:
             # EXACT is no row: row ids begin with 1.
             node = self._node(None, variant) if variant else None
         messages = cut.messages if variant == EXACT else cut.shown
+        contents: list[int] = []
         for message, seen in zip(messages[shared:], cut.seen[shared:], strict=True):
             content = before.contents[seen] if before is not None and seen >= 0 else 0
             if not content or not self._content_exists(content):
                 content = self.message(message)
-            node = self._node(node, content)
-            chain.contents.append(content)
-            chain.nodes.append(node)
+            contents.append(content)
+        chain.contents += contents
+        chain.nodes += self._nodes(node, contents)
         cut.chains[variant] = chain
         return chain.nodes[-1]
 
@@ -223,34 +269,62 @@ class Contents:
         return content
 
     def _node(self, parent: int | None, content: int) -> int:
-        row = self._connection.execute(
-            "SELECT id FROM _nodes WHERE parent = ?1 AND content = ?2"
-            if parent is not None
-            else "SELECT id FROM _nodes WHERE ?1 IS NULL AND parent IS NULL AND content = ?2",
-            (parent, content),
-        ).fetchone()
-        if row:
-            return int(row[0])
-        node = self._connection.execute(
-            "INSERT INTO _nodes (parent, content, length, pictures) VALUES (?1, ?2,"
-            " 1 + coalesce((SELECT length FROM _nodes WHERE id = ?1), 0),"
-            " (SELECT pictures FROM _contents WHERE id = ?2)"
-            " + coalesce((SELECT pictures FROM _nodes WHERE id = ?1), 0))",
-            (parent, content),
-        ).lastrowid
-        assert node is not None
-        return node
+        return self._nodes(parent, [content])[0]
+
+    def _nodes(self, parent: int | None, contents: list[int]) -> list[int]:
+        """The nodes of some messages, one after another, after a node or at the beginning."""
+        nodes: list[int] = []
+        for position, content in enumerate(contents):
+            row = self._connection.execute(*_find_node(parent, content)).fetchone()
+            if row is None:  # then there is none after it either
+                nodes += self._make_nodes(parent, contents[position:])
+                break
+            parent = int(row[0])
+            nodes.append(parent)
+        self._sure_nodes.update(nodes)
+        return nodes
+
+    def _make_nodes(self, parent: int | None, contents: list[int]) -> list[int]:
+        execute = self._connection.execute
+        length = 0
+        if parent is not None:
+            (length,) = execute("SELECT length FROM _nodes WHERE id = ?", (parent,)).fetchone()
+        last = execute("SELECT seq FROM sqlite_sequence WHERE name = '_nodes'").fetchone()
+        first = 1 if last is None else int(last[0]) + 1
+        rows: list[tuple[int, int | None, int, int]] = []
+        for node, content in enumerate(contents, first):
+            length += 1
+            rows.append((node, parent, content, length))
+            parent = node
+        self._connection.executemany(_INSERT_NODE, rows)
+        return [row[0] for row in rows]
 
     # Rows that were remembered may have been removed by retention, in any process. Ids are never
     # used twice (AUTOINCREMENT), so one look tells; a node's ancestors are there while it is.
 
     def _exists(self, node: int) -> bool:
+        if node in self._sure_nodes:
+            return True
         found = self._connection.execute("SELECT 1 FROM _nodes WHERE id = ?", (node,))
-        return found.fetchone() is not None
+        if found.fetchone() is None:
+            return False
+        self._sure_nodes.add(node)
+        return True
 
     def _content_exists(self, content: int) -> bool:
+        if content in self._sure_contents:
+            return True
         found = self._connection.execute("SELECT 1 FROM _contents WHERE id = ?", (content,))
-        return found.fetchone() is not None
+        if found.fetchone() is None:
+            return False
+        self._sure_contents.add(content)
+        return True
+
+
+def _find_node(parent: int | None, content: int) -> tuple[str, tuple[int, ...]]:
+    if parent is None:
+        return "SELECT id FROM _nodes WHERE parent IS NULL AND content = ?", (content,)
+    return "SELECT id FROM _nodes WHERE parent = ? AND content = ?", (parent, content)
 
 
 def compact(value: object) -> str:

@@ -150,11 +150,18 @@ class InputPictures:
 
         A picture that a span showed before and does not any more needs `of_trace`.
         """
+        if not self._has_any():
+            return
         calls = sorted(self._calls(_OF_SPAN, span), key=lambda call: call.order)
         for call in calls:
             for artifact in self._news_in(call):
                 self._show(call, artifact)
         self._write(_OF_SPAN, span, self._outputs(_OF_SPAN, span, calls), {"output"})
+
+    def _has_any(self) -> bool:
+        """Whether the history has any picture within a text: most agents send none."""
+        found = self._connection.execute("SELECT 1 FROM _content_pictures LIMIT 1")
+        return found.fetchone() is not None
 
     # --- what there is to show ---
 

@@ -27,6 +27,7 @@ ATTRIBUTES, EVENTS, LINKS = 1, 2, 4
 
 _MAX: Final = 2**63 - 1
 _ORIGINS: Final = 64
+_REFERRING: Final = 256
 _MAX_COUNT: Final = 2**32 - 1  # as in OTLP; a sum of such does not overflow
 
 _SAID: Final = (
@@ -36,11 +37,14 @@ _SAID: Final = (
 )
 """Columns that say what a version of a span says, but for its end."""
 
+_KEPT: Final = ("end_ns", "size", "seen_ns", "facts", "role", "process", "marks")
+"""Columns that say how it is kept, and its end."""
+
 _KNOWN: Final = f"""
-SELECT id, end_ns, size, seen_ns, facts, role, {", ".join(_SAID)} FROM _spans
+SELECT id, {", ".join(_KEPT)}, {", ".join(_SAID)} FROM _spans
 WHERE trace = ? AND span_id = ?
 """
-_FIRST_SAID: Final = 6
+_FIRST_SAID: Final = 1 + len(_KEPT)
 _DROPPED: Final = ("dropped_attributes", "dropped_events", "dropped_links")
 _LONG_FACTS: Final = ("goal", "result", "error", "error_type")
 
@@ -63,17 +67,6 @@ VALUES (:trace, :span_id, :parent_span_id, :parent_remote, :name, :kind, :start_
     :attributes, :events, :links)
 """
 
-_UPDATE: Final = """
-UPDATE _spans SET parent_span_id = :parent_span_id, parent_remote = :parent_remote, name = :name,
-    kind = :kind, start_ns = :start_ns, end_ns = :end_ns, status_code = :status_code,
-    status_message = :status_message, trace_state = :trace_state, flags = :flags,
-    dropped_attributes = :dropped_attributes, dropped_events = :dropped_events,
-    dropped_links = :dropped_links, resource = :resource, scope = :scope, role = :role,
-    facts = :facts, process = :process, seen_ns = :seen_ns, size = :size, marks = :marks,
-    templates = :templates, attributes = :attributes, events = :events, links = :links
-WHERE id = :id
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -86,6 +79,9 @@ class Written:
         changed: the ledger now says something that it did not say before.
         known: what the row said before, if there was one and it has changed.
         marked: some value in it has no exact representation; the row says where.
+        name: the span's, as it was written.
+        said: its facts likewise: texts, or the numbers of their content rows. None when it was
+            not written but read again.
     """
 
     row: int
@@ -94,6 +90,8 @@ class Written:
     changed: bool
     known: Known | None = None
     marked: bool = False
+    name: str = ""
+    said: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +121,34 @@ class Ledger:
         self._late = LateSpans(connection)
         self._origins: dict[int, tuple[OriginRecord, str]] = {}
         """The texts of resources and scopes by identity: most spans have the same ones."""
+        self._referred: dict[int, set[tuple[str, int]]] = {}
+        """What spans that came last are known to refer to."""
+        self._traces: dict[str, int] = {}
+
+    def begin(self, *, still: bool) -> None:
+        """A transaction has begun.
+
+        Args:
+            still: nothing can have been removed since the last one was committed.
+        """
+        if not still or len(self._traces) > _REFERRING:
+            self._traces.clear()
+
+    def forget(self) -> None:
+        """The transaction was rolled back."""
+        self._referred.clear()
+        self._traces.clear()
 
     def trace(self, trace_id: str, now_ns: int) -> int | None:
         """The row of a trace, made if it is new; None when it was removed."""
+        known = self._traces.get(trace_id)
+        if known is not None:
+            return known
         row = self._connection.execute(
             "SELECT id FROM _traces WHERE trace_id = ?", (trace_id,)
         ).fetchone()
         if row:
+            self._traces[trace_id] = int(row[0])
             return int(row[0])
         if self._late.has_trace(trace_id, now_ns):
             return None
@@ -137,6 +156,7 @@ class Ledger:
             "INSERT INTO _traces (trace_id) VALUES (?)", (trace_id,)
         ).lastrowid
         assert made is not None
+        self._traces[trace_id] = made
         return made
 
     def write(
@@ -165,7 +185,8 @@ class Ledger:
             return Written(known[0], trace, new=False, changed=False)
         row = self._row(record, trace, set(marks))
         refs: list[tuple[str, int]] = row.pop("refs")
-        row["facts"] = self._facts(facts, refs)
+        kept = self._facts(facts, refs)
+        row["facts"] = compact(kept)
         # What is stored reduced as a whole is counted as that.
         marked = row["marks"] is not None and "reduced" not in marks
         row.update(role=facts.role, process=process, seen_ns=seen_ns)
@@ -173,16 +194,17 @@ class Ledger:
             span = self._connection.execute(_INSERT, row).lastrowid
             assert span is not None
             self._refer(span, refs)
-            return Written(span, trace, new=True, changed=True, marked=marked)
+            name = row["name"]
+            return Written(span, trace, new=True, changed=True, marked=marked, name=name, said=kept)
         span = int(known[0])
+        replaced = dict(zip(_SAID, known[_FIRST_SAID:], strict=True))
         better = self._is_better(row, known)
         if better:
             # Contents of the version that goes stay with the span, to be removed with it.
-            replaced = dict(zip(_SAID, known[_FIRST_SAID:], strict=True))
-            refs += [("content", replaced["resource"]), ("content", replaced["scope"])]
-            self._connection.execute(_UPDATE, {**row, "id": span})
+            refs += _others(replaced, row)
+            self._update(span, row, known)
         else:
-            refs += [("content", row["resource"]), ("content", row["scope"])]
+            refs += _others(row, replaced)
             self._connection.execute(
                 "UPDATE _spans SET seen_ns = max(seen_ns, ?) WHERE id = ?", (seen_ns, span)
             )
@@ -196,7 +218,15 @@ class Ledger:
             replaced["start_ns"],
             sum(replaced[column] for column in _DROPPED),
         )
-        return Written(span, trace, new=False, changed=True, known=before, marked=marked)
+        return Written(
+            *(span, trace),
+            new=False,
+            changed=True,
+            known=before,
+            marked=marked,
+            name=row["name"],
+            said=kept,
+        )
 
     def reread(
         self, span: int, facts: SpanFacts, marks: Iterable[str], process: int | None
@@ -215,7 +245,7 @@ class Ledger:
             (span,),
         ).fetchone()
         refs: list[tuple[str, int]] = []
-        said = self._facts(facts, refs)
+        said = compact(self._facts(facts, refs))
         marked = compact(sorted(marks)) if marks else None
         if (facts.role, said, marked) != (found[0], found[1], found[5]):
             self._connection.execute(
@@ -226,6 +256,17 @@ class Ledger:
             )
             self._refer(span, refs)
         return Known(found[0], found[1], found[2], int(found[3]), found[4])
+
+    def _update(self, span: int, row: dict[str, Any], known: tuple[Any, ...]) -> None:
+        """Write what differs: SQLite would rewrite the index entries of the rest too."""
+        before = zip((*_KEPT, *_SAID), known[1:], strict=True)
+        changed = [name for name, value in before if row[name] != value]
+        if row["end_ns"] is not None and "end_ns" not in changed:
+            changed.append("end_ns")  # by which a trigger knows that there is another version
+        said = ", ".join(f"{name} = ?" for name in changed)
+        self._connection.execute(
+            f"UPDATE _spans SET {said} WHERE id = ?", (*(row[name] for name in changed), span)
+        )
 
     def _is_better(self, row: dict[str, Any], known: tuple[Any, ...]) -> bool:
         """Whether a version that is not older than the known one is to replace it."""
@@ -246,7 +287,7 @@ class Ledger:
             hashed.update(b"\0" + text.encode())
         return hashed.digest()
 
-    def _facts(self, facts: SpanFacts, refs: list[tuple[str, int]]) -> str:
+    def _facts(self, facts: SpanFacts, refs: list[tuple[str, int]]) -> dict[str, Any]:
         """What assembly needs of a span when others of its trace come later.
 
         Text as it is when short, else the number of its content row.
@@ -270,7 +311,7 @@ class Ledger:
                 refs.append(("content", said[name]))
             else:
                 said[name] = text
-        return compact({name: value for name, value in said.items() if value is not None})
+        return {name: value for name, value in said.items() if value is not None}
 
     def _row(self, record: SpanRecord, trace: int, marks: set[str]) -> dict[str, Any]:
         marks = set(marks)
@@ -360,7 +401,13 @@ class Ledger:
         return compact(pieces), refs
 
     def _refer(self, span: int, refs: list[tuple[str, int]]) -> None:
+        known = self._referred.setdefault(span, set())
+        if len(self._referred) > _REFERRING:
+            del self._referred[next(iter(self._referred))]
         for kind, row in refs:
+            if (kind, row) in known:
+                continue
+            known.add((kind, row))
             self._connection.execute(
                 "INSERT INTO _span_nodes (node, span) VALUES (?, ?) ON CONFLICT DO NOTHING"
                 if kind == "node"
@@ -368,6 +415,12 @@ class Ledger:
                 " ON CONFLICT DO NOTHING",
                 (row, span),
             )
+
+
+def _others(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """What only the one version of a span refers to, beside its templates."""
+    names = ("resource", "scope")
+    return [("content", one[name]) for name in names if one[name] != other[name]]
 
 
 def _is_older(end_ns: int | None, seen_ns: int, known_end: int | str | None, seen: int) -> bool:

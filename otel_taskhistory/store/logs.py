@@ -66,8 +66,14 @@ class Logs:
         self.any_waiting = False
         """Whether any waits for its span."""
 
-    def begin(self) -> None:
-        """A transaction has begun: one look tells spans of a history without logs to pass by."""
+    def begin(self, *, still: bool) -> None:
+        """A transaction has begun: one look tells spans of a history without logs to pass by.
+
+        Args:
+            still: nothing has changed since the last one was committed.
+        """
+        if still and not self.any:
+            return
         last, waiting = self._connection.execute(_STATE).fetchone()
         self.any, self.any_waiting = last is not None, bool(waiting)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from otel_taskhistory.conventions.facts import SpanFacts
 from otel_taskhistory.spans.record import SpanRecord
 from otel_taskhistory.store.assembled import TraceAssembler
-from otel_taskhistory.store.calls import Calls
+from otel_taskhistory.store.calls import Calls, Change
 from otel_taskhistory.store.contents import Contents
 from otel_taskhistory.store.inputs import InputPictures
 from otel_taskhistory.store.ledger import Written, dropped_of
@@ -66,33 +66,51 @@ class Projection:
         )
         self._dirty: dict[int, _Dirty] = {}
 
-    def begin(self) -> None:
-        """A transaction has begun."""
-        self._rows.begin()
+    def begin(self, *, still: bool) -> None:
+        """A transaction has begun.
+
+        Args:
+            still: nothing has changed since the last one was committed.
+        """
+        self._rows.begin(still=still)
+        if not still:
+            self._assembler.forget_tasks()
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether the transaction was about running tasks only, and nobody else wrote before it."""
+        return self._rows.calm
+
+    @property
+    def content(self) -> int | None:
+        """Bytes of the history after the transaction, if that is known."""
+        return self._rows.content
 
     def apply(self, record: SpanRecord, facts: SpanFacts, written: Written) -> None:
         """Take one span into account that the ledger has just written."""
         if not written.changed:
             return
         assembled = self._is_assembled(record, facts, written)
-        regressed = self._calls.put(record, facts, written)
+        change = self._calls.put(record, facts, written)
         if assembled:
             dirty = self._dirty.setdefault(written.trace, _Dirty(record.trace_id))
             dirty.changed.add(written.row)
             return
         task = self._task(record, written)
         if facts.role == "task":
+            self._assembler.know_task(record, facts, written)
             self._rows.put_task(task, self._assembler.own_task(written.trace))
             self._steps.set_attempt(written.trace, record.span_id, facts.attempt)
         elif facts.role == "step":
-            self._own_step(task, record, facts, written)
+            self._own_step(task, record, facts, written, change)
         elif facts.role == "tool":
             step = self._steps.by_span_id(written.trace, record.parent_span_id)
-            self._calls.place(written.row, task, step)
+            if change.made:
+                self._calls.place(written.row, task, step)
             self._inputs.of_span(written.row)
             if step is not None:
                 self._steps.refresh(step)
-        if regressed:
+        if change.regressed:
             self._inputs.of_trace(written.trace)
 
     def finish(self) -> None:
@@ -125,6 +143,7 @@ class Projection:
             except Exception as error:
                 self._connection.execute("ROLLBACK TO trace")
                 self._rows.touched = touched
+                self._rows.forget_tasks()
                 self._assembler.forget()
                 failed.append(error)
             self._connection.execute("RELEASE trace")
@@ -140,7 +159,7 @@ class Projection:
     def forget(self, back_to: Mark | None = None) -> None:
         """What was applied since the last `finish`, or since `back_to`, was rolled back."""
         self._assembler.forget()
-        self._rows.sides.clear()
+        self._rows.forget(whole=back_to is None)
         dirty = back_to.dirty if back_to is not None else {}
         self._dirty = {trace: _Dirty(name, set(rows)) for trace, (name, rows) in dirty.items()}
         self._rows.touched = set(back_to.touched) if back_to is not None else set()
@@ -220,12 +239,15 @@ class Projection:
         )
         return task
 
-    def _own_step(self, task: int, record: SpanRecord, facts: SpanFacts, written: Written) -> None:
-        fields = self._assembler.own_step(written.trace, record.span_id, task)
+    def _own_step(
+        self, task: int, record: SpanRecord, facts: SpanFacts, written: Written, change: Change
+    ) -> None:
+        fields = self._assembler.own_step(record, facts, written, task)
         step, new = self._steps.put(fields)
         if new:
             self._steps.adopt_tools(written.trace, record.span_id, step)
-        self._calls.place(written.row, task, step)
+        if change.made:
+            self._calls.place(written.row, task, step)
         self._inputs.of_span(written.row)
         self._steps.refresh(step)
 

@@ -15,7 +15,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from otel_taskhistory.errors import TaskHistoryError
@@ -47,6 +47,9 @@ ROWS_AT_ONCE: Final = 500
 ROWS_PER_ENTRY: Final = 20
 """And so many for each span that was written: more than it has, so that a limit is kept to."""
 
+_CALM_NS: Final = 10**9
+"""For so long nothing is looked for where nothing was found, while tasks only run."""
+
 WAITING: Final = 200
 """Rows that wait until indexing them is worth a transaction; searches look at them meanwhile."""
 
@@ -69,6 +72,14 @@ _EXPLAINED: Final = {
     "too_large": "the history at {0.directory} takes more than max_bytes though all that may go is"
     " gone: what is left is running or pinned. Raise OTEL_TASKHISTORY_MAX_BYTES, or unpin tasks",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Calm:
+    """When there was nothing to be done, and until when that holds while tasks only run."""
+
+    at_ns: int
+    until_ns: int
 
 
 class Retainer:
@@ -112,10 +123,26 @@ class Retainer:
         self._removed = False
         """Whether texts may wait in the index that are gone elsewhere."""
         self._noted_ns: dict[str, int] = {}
+        self._calm: _Calm | None = None
         # A file goes after the commit that deletes its row: power loss must not bring that back.
         self._durable = settings.durability == "full"
 
     # --- steps ---
+
+    def is_calm(self, content: int | None) -> bool:
+        """Whether a step that has just been recorded leaves nothing to be done.
+
+        To be asked when nothing but running tasks has changed since the last `step`.
+
+        Args:
+            content: bytes of the history.
+        """
+        calm, limit = self._calm, self.limits.content
+        if calm is None or self.log.blocked or self._sweep.is_new:
+            return False
+        if limit is not None and (content is None or content > limit):
+            return False
+        return calm.at_ns <= self._clock() < calm.until_ns and not self.space.has_spare()
 
     def step(
         self, rows: int = ROWS, *, now_ns: int | None = None, wait: float = SHORT_WAIT
@@ -132,6 +159,7 @@ class Retainer:
             sqlite3.Error: the store fails; what was removed before stays removed.
         """
         now = self._clock() if now_ns is None else now_ns
+        self._calm = None
         try:
             return self._step(rows, now, wait)
         except sqlite3.OperationalError as error:
@@ -312,6 +340,11 @@ class Retainer:
         more |= due and not self._is_paused(seen)
         self._note("blocked", now, told=self.log.is_stuck)
         self._note("too_large", now, told=too_large)
+        if not (more or due or too_large or done.tasks or done.files):
+            until = now + _CALM_NS
+            if seen.unlink_ns is not None:
+                until = min(until, seen.unlink_ns)
+            self._calm = _Calm(now, until)
         return replace(done, more=more, blocked=self.log.blocked, too_large=too_large)
 
     def _is_due(self, seen: Look) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from otel_taskhistory.store.contents import compact
 from otel_taskhistory.store.space import content_bytes
 from otel_taskhistory.store.times import iso, milliseconds, sqlite_ns
-from otel_taskhistory.store.wall import no_earlier
+from otel_taskhistory.store.wall import latest
 
 FINAL: Final = frozenset({"succeeded", "failed", "cancelled", "interrupted"})
 """Statuses of what is over."""
@@ -29,6 +29,8 @@ UPDATE tasks SET {", ".join(f"{name} = ?" for name in _TASK_COLUMNS)},
     started_at = ?, ended_at = ?, duration_ms = ?
 WHERE id = ?
 """
+
+_REMEMBERED: Final = 1_000
 
 _SUMS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 _TOTALS: Final = f"""
@@ -94,7 +96,17 @@ class Rows:
         """Tasks that this transaction has changed."""
         self.sides: set[int] = set()
         """Traces without a task that it has changed."""
-        self._content_before: int | None = None
+        self.calm = False
+        """Whether what this transaction has changed so far is about running tasks only, which are
+        no business of the limits."""
+        self.content: int | None = None
+        """Bytes of the history when its last transaction was about to be committed; None when
+        that is not known."""
+        self._running: dict[str, int] = {}
+        """Rows of running tasks whose root is known."""
+        self._states: dict[int, TraceState] = {}
+        self._latest: int | None = None
+        """The last commit of a task that is over; None when it has to be looked up."""
 
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of a query."""
@@ -114,12 +126,19 @@ class Rows:
 
     def state(self, trace: int) -> TraceState:
         """How the meaning of a trace is found."""
+        known = self._states.get(trace)
+        if known is not None:
+            return known
         row = self.one("SELECT assembled FROM _traces WHERE id = ?", trace)
-        return TraceState(row[0]) if row else TraceState.PLAIN
+        if row is None:
+            return TraceState.PLAIN
+        self._states[trace] = TraceState(row[0])
+        return self._states[trace]
 
     def set_state(self, trace: int, state: TraceState) -> None:
         """Remember how the meaning of a trace is found."""
         self._connection.execute("UPDATE _traces SET assembled = ? WHERE id = ?", (state, trace))
+        self._states[trace] = state
 
     def set_side(self, trace: int, *, is_side: bool) -> None:
         """Note whether a trace has no task: retention is to find its rows all the same."""
@@ -141,7 +160,16 @@ class Rows:
 
     def task(self, trace: int, task_id: str, trace_id: str, start_ns: int, kind: str) -> int:
         """The row of a task; made, as running and without a root, if it is new."""
-        row = self.one("SELECT id, root, started_ns FROM tasks WHERE task_id = ?", task_id)
+        known = self._running.get(task_id)
+        if known is not None:
+            self.touched.add(known)
+            return known
+        row = self.one("SELECT id, root, started_ns, status FROM tasks WHERE task_id = ?", task_id)
+        if row is not None and row[1] is not None and row[3] == "running":
+            self._running[task_id] = row[0]
+            self.touched.add(row[0])
+            return int(row[0])
+        self.calm = False
         if row is None:
             task = self._connection.execute(
                 "INSERT INTO tasks (task_id, trace_id, kind, status, started_at, started_ns,"
@@ -164,6 +192,7 @@ class Rows:
         before = TaskFields(*row)
         if before == fields:
             return
+        self.forget_tasks()
         self.touched.add(task)
         started, ended = fields.started_ns, fields.ended_ns
         self._connection.execute(
@@ -195,6 +224,7 @@ class Rows:
 
     def drop_task(self, task: int, others: set[int]) -> None:
         """It is no task of its own after all; its spans have gone to other tasks."""
+        self.forget_tasks()
         self._connection.execute("DELETE FROM _timeline WHERE task = ? AND span IS NULL", (task,))
         self._connection.execute("DELETE FROM tasks WHERE id = ?", (task,))
         self.touched.discard(task)
@@ -244,19 +274,47 @@ class Rows:
         self._connection.execute(_TOTALS, (task,))
         self._connection.execute(_MODEL, (task,))
 
-    def begin(self) -> None:
-        """Note how large the history is when a transaction begins."""
-        self._content_before = content_bytes(self._connection)
+    def begin(self, *, still: bool) -> None:
+        """Note how large the history is when a transaction begins.
+
+        Args:
+            still: nothing has changed since the last one was committed.
+        """
+        self.calm = still
+        if not still or len(self._running) + len(self._states) > _REMEMBERED:
+            self._running.clear()
+            self._states.clear()
+            self._latest = None
+        if not still or self.content is None:
+            self.content = content_bytes(self._connection)
+
+    def forget(self, *, whole: bool) -> None:
+        """The transaction was rolled back, as a whole or a part of it."""
+        self.forget_tasks()
+        self._states.clear()
+        self.sides.clear()
+        if whole:
+            self.content = None
+
+    def forget_tasks(self) -> None:
+        """Some task is another one than it was."""
+        self.calm = False
+        self._running.clear()
 
     def touch(self, now_ns: int, process: int | None) -> None:
         """Note the commit, who made it and what it added, in every task that it changed."""
+        if self.sides or not self.touched <= set(self._running.values()):
+            self.calm = False
         if self.touched or self.sides:
-            now_ns = no_earlier(self._connection, now_ns)
+            if self._latest is None:
+                self._latest = latest(self._connection)
+            now_ns = max(now_ns, self._latest)
+        if not self.calm:
+            self._latest = None  # it may be of one of these
+        before, self.content = self.content, content_bytes(self._connection)
         grown = 0
-        if self.touched and self._content_before is not None:
-            content = content_bytes(self._connection)
-            grown = (content - self._content_before) // len(self.touched)
-            self._content_before = content
+        if self.touched and before is not None:
+            grown = (self.content - before) // len(self.touched)
         for task in self.touched:
             self._connection.execute(
                 "UPDATE tasks SET committed_ns = ?, process = ?, bytes = max(bytes + ?, 0)"

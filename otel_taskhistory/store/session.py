@@ -34,6 +34,7 @@ from otel_taskhistory.store.recovery import enter, leave, revive
 from otel_taskhistory.store.rereading import NOT_UNDERSTOOD, Kept, Rereader, read
 from otel_taskhistory.store.retainer import Retainer
 from otel_taskhistory.store.stamp import Stamp
+from otel_taskhistory.store.still import Stillness
 
 _logger = logging.getLogger("otel_taskhistory")
 
@@ -90,6 +91,8 @@ class Session:
         self._service = service
         self._clock = clock
         connection = self._database.connection
+        self._still = Stillness(connection)
+        self._is_calm = False
         self._files = PictureFiles(connection, self._artifacts)
         self._contents = Contents(connection, self._files.keep)
         self._ledger = Ledger(connection, self._contents)
@@ -139,6 +142,16 @@ class Session:
     def stamp(self) -> Stamp:
         """Owner, history id and service of the history."""
         return self._database.stamp
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether the last group was about running tasks only, and nobody else wrote before it."""
+        return self._is_calm
+
+    @property
+    def content(self) -> int | None:
+        """Bytes of the history after the last group, if that is known."""
+        return self._projection.content
 
     @property
     def moved(self) -> bool:
@@ -290,25 +303,32 @@ class Session:
 
     def _begin(self, gaps: list[dict[str, Any]], service: str | None) -> Stamp:
         connection, now = self._database.connection, self._clock()
+        still = self._still.look()
+        self._is_calm = False
         self._registration.service = self._service
         if not self.entered:
             enter(connection, self._database.path, self._registration, now)
         elif self._registration.sign(connection):
             revive(connection, self._registration.row, now)
         self._projection.process = self._registration.row
-        rules.sign(self._database.connection)
+        if not still:
+            rules.sign(connection)
         self.late = self.marked = 0
         self._waiting = 0
         self._again.clear()
         self._misread.clear()
-        self._logs.begin()
-        self._projection.begin()
+        self._contents.begin(still=still)
+        self._ledger.begin(still=still)
+        self._logs.begin(still=still)
+        self._projection.begin(still=still)
         stamp = self._database.claim_service(service)
         for gap in gaps:
             self._tell_gap(gap)
         return stamp
 
     def _committed(self, stamp: Stamp) -> None:
+        self._still.keep()
+        self._is_calm = self._projection.is_calm
         self._database.keep_stamp(stamp)
         self.entered = True
 
@@ -351,6 +371,7 @@ class Session:
             connection.execute("ROLLBACK TO entry")
             connection.execute("RELEASE entry")
             self._contents.forget()
+            self._ledger.forget()
             self._projection.forget(before)
             return error
         connection.execute("RELEASE entry")
@@ -415,6 +436,7 @@ class Session:
 
     def _forget(self) -> None:
         self._contents.forget()
+        self._ledger.forget()
         self._projection.forget()
 
 

@@ -18,11 +18,12 @@ from typing import Any, Final
 from otel_taskhistory.store import faults
 from otel_taskhistory.store.log import PART, Log, is_busy, waiting
 
-VACUUM_PAGES: Final = 512
-"""Pages given back at a time: 2 MiB, about 10 ms (174 ms were measured for 36 MiB)."""
-
 _KIB: Final = 2**10
 _MIB: Final = 2**20
+
+VACUUM_BYTES: Final = 2 * _MIB
+"""What is given back at a time, about 10 ms (174 ms were measured for 36 MiB)."""
+
 _SHM: Final = 64 * _KIB  # 32 KiB for each 16 MiB of log; the log is kept below that
 
 
@@ -91,14 +92,20 @@ def is_full(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def usage(connection: sqlite3.Connection, database: Path) -> Usage:
-    """What a history takes now; a few look-ups, whatever its size."""
+def usage(connection: sqlite3.Connection, database: Path, real: str | None = None) -> Usage:
+    """What a history takes now; a few look-ups, whatever its size.
+
+    Args:
+        connection: to it.
+        database: its file.
+        real: the same without symbolic links, if that is known.
+    """
     pages, free, size = _pages(connection)
     artifacts, unlinks = connection.execute(
         "SELECT kept.bytes, gone.bytes FROM _totals AS kept, _totals AS gone"
         " WHERE kept.name = 'artifacts' AND gone.name = 'unlinks'"
     ).fetchone()
-    real = os.path.realpath(database)
+    real = os.path.realpath(database) if real is None else real
     return Usage(
         live=(pages - free) * size,
         free=free * size,
@@ -139,13 +146,16 @@ class Space:
         self.log = log
         self._connection = connection
         self._database = database
+        self._real = os.path.realpath(database)
         self._max_bytes = max_bytes
         self._page_size = _pragma(connection, "page_size")
+        self._unlinks = 0
+        """Bytes of files that waited to be removed, at the last look."""
         log.limit(self.division.log)
 
     def usage(self) -> Usage:
         """What the history takes now."""
-        return usage(self._connection, self._database)
+        return usage(self._connection, self._database, self._real)
 
     def has_spare(self, *, all_of_it: bool = False) -> bool:
         """Whether free pages are to be given back: more than the next tasks need, or any."""
@@ -161,7 +171,7 @@ class Space:
         free = _pragma(self._connection, "freelist_count")
         # Half of what may stay, so that this is not done again for each page.
         stays = 0 if all_of_it else self.division.free // 2 // self._page_size
-        pages = min(free - stays, VACUUM_PAGES)
+        pages = min(free - stays, VACUUM_BYTES // self._page_size)
         if pages <= 0:
             return True
         try:
@@ -175,24 +185,36 @@ class Space:
         faults.point("space.vacuumed")
         return True
 
-    def keep_small(self) -> None:
-        """Empty the log when it, or all files together, are larger than they may be."""
-        self.log.keep_small(at_once=self._is_too_large())
+    def keep_small(self, content: int | None = None) -> None:
+        """Empty the log when it, or all files together, are larger than they may be.
 
-    def _is_too_large(self) -> bool:
-        return self._max_bytes is not None and self.usage().files > self._max_bytes
+        Args:
+            content: what live pages and artifacts take, if that is known.
+        """
+        self.log.keep_small(at_once=self._is_too_large(content))
+
+    def _is_too_large(self, content: int | None) -> bool:
+        if self._max_bytes is None:
+            return False
+        if content is not None:
+            # Without a look into the database: surely more than there is.
+            files = sum(_size(f"{self._real}{suffix}") for suffix in ("", "-wal", "-shm"))
+            if files + content + self._unlinks <= self._max_bytes:
+                return False
+        now = self.usage()
+        self._unlinks = now.unlinks
+        return now.files > self._max_bytes
 
 
 def _pages(connection: sqlite3.Connection) -> tuple[int, int, int]:
     """How many pages there are, how many are free, and the bytes of one.
 
-    One statement: this is asked for several times around each commit.
+    As statements of their own, which stay prepared: this is asked for around each commit.
     """
-    found: tuple[int, int, int] = connection.execute(
-        "SELECT page_count, freelist_count, page_size"
-        " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
-    ).fetchone()
-    return found
+    pages, free, size = (
+        _pragma(connection, name) for name in ("page_count", "freelist_count", "page_size")
+    )
+    return pages, free, size
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

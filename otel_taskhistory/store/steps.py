@@ -6,25 +6,27 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any, Final
 
 from otel_taskhistory.store.rows import FINAL, TOLD_ENDED, Rows
+from otel_taskhistory.store.upsert import Upsert
 
 _COLUMNS: Final = (
-    *("task", "span", "step_index", "name", "agent", "status", "attempt", "started_ns"),
+    *("span", "task", "step_index", "name", "agent", "status", "attempt", "started_ns"),
     *("ended_ns", "error", "error_type", "result", "result_content"),
 )
-_UPSERT: Final = f"""
-INSERT INTO _steps ({", ".join(_COLUMNS)}) VALUES ({", ".join("?" * len(_COLUMNS))})
-ON CONFLICT (span) DO UPDATE SET
-    {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name != "span")}
-RETURNING id, told
-"""
+_STEP: Final = Upsert("_steps", _COLUMNS, key=1, also="told")
 
-_OF_STEP: Final = "step.id = ?"
-_OF_TRACE: Final = "owner.trace = ?"
+_OF_STEP: Final = ("_steps AS step", "step.id = ?")
+_OF_TRACE: Final = (
+    "_spans AS owner JOIN _steps AS step ON step.span = owner.id",
+    "owner.trace = ?",
+)
+_Where = tuple[str, str]
+"""From what, and which rows of that."""
 
 _CALLS: Final = """
 SELECT call.step, call.id, call.status, call.started_ns, call.ended_ns, call.model,
@@ -34,23 +36,22 @@ SELECT call.step, call.id, call.status, call.started_ns, call.ended_ns, call.mod
     call.told, call.ordinal, call.twin_of,
     CASE WHEN call.nested THEN 2 WHEN call.span = step.span OR call.attempt > 1 THEN 0 ELSE 1 END,
     call.input_tokens, call.output_tokens, call.cached_tokens, call.reasoning_tokens, call.cost
-FROM _spans AS owner JOIN _steps AS step ON step.span = owner.id
-JOIN _model_calls AS call ON call.step = step.id JOIN _spans AS own ON own.id = call.span
+FROM {steps} JOIN _model_calls AS call ON call.step = step.id
+JOIN _spans AS own ON own.id = call.span
 WHERE {where} ORDER BY call.started_ns, own.span_id, call.ordinal
 """
 
 _TOOLS: Final = """
 SELECT call.step, call.id, call.started_ns, call.ended_ns, call.status, call.told, call.name,
     call.call_id, own.span_id
-FROM _spans AS owner JOIN _steps AS step ON step.span = owner.id
-JOIN _tool_calls AS call ON call.step = step.id JOIN _spans AS own ON own.id = call.span
+FROM {steps} JOIN _tool_calls AS call ON call.step = step.id
+JOIN _spans AS own ON own.id = call.span
 WHERE {where} AND call.twin_of IS NULL ORDER BY call.started_ns, own.span_id
 """
 
 _SHOTS: Final = """
 SELECT step.id, shot.id, shot.captured_at, shot.told, shot.sha256, shot.bytes, shot.status
-FROM _spans AS owner JOIN _steps AS step ON step.span = owner.id
-JOIN screenshots AS shot ON shot.span = owner.id
+FROM {steps} JOIN screenshots AS shot ON shot.span = step.span
 WHERE {where} AND shot.role = 'screenshot' ORDER BY shot.position
 """
 
@@ -61,22 +62,24 @@ _DERIVED: Final = (
 _STEPS: Final = f"""
 SELECT step.id, step.task, step.span, step.status, step.told, step.started_ns, step.ended_ns,
     step.step_index, {", ".join(f"step.{name}" for name in _DERIVED)}
-FROM _spans AS owner JOIN _steps AS step ON step.span = owner.id
-WHERE {{where}} ORDER BY step.started_ns, owner.span_id
+FROM {{steps}} JOIN _spans AS own ON own.id = step.span
+WHERE {{where}} ORDER BY step.started_ns, own.span_id
 """
 _WRITE: Final = f"""
 UPDATE _steps SET {", ".join(f"{name} = ?" for name in _DERIVED)}, told = ? WHERE id = ?
 """
+
+_values: Final = attrgetter(*_COLUMNS)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class StepFields:
-    """What the span of a step says."""
+    """What the span of a step says, in the order of `_COLUMNS`."""
 
-    task: int
     span: int
+    task: int
     step_index: int
     name: str
     agent: str | None
@@ -168,8 +171,8 @@ class Steps:
 
     def put(self, fields: StepFields) -> tuple[int, bool]:
         """Write what the span of a step says; returns its row and whether it is new."""
-        step, told = self._connection.execute(_UPSERT, astuple(fields)).fetchone()
-        return step, told is None
+        put = _STEP.put(self._connection, _values(fields))
+        return put.row, put.before is None or put.before[-1] is None
 
     def of_trace(self, trace: int) -> dict[int, tuple[int, StepFields]]:
         """The steps of a trace by span row: step row, and what was put."""
@@ -178,7 +181,7 @@ class Steps:
             " JOIN _steps AS step ON step.span = owner.id WHERE owner.trace = ?",
             (trace,),
         )
-        return {row[2]: (row[0], StepFields(*row[1:])) for row in found.fetchall()}
+        return {row[1]: (row[0], StepFields(*row[1:])) for row in found.fetchall()}
 
     def drop(self, step: int, span: int) -> None:
         """The span is no step after all: take the step back, and what the timeline said of it.
@@ -216,7 +219,7 @@ class Steps:
         """`refresh` for all steps of a trace; the sums of its tasks are left to `Rows.total`."""
         self._refresh(_OF_TRACE, trace, totals=False)
 
-    def _refresh(self, where: str, value: int, *, totals: bool) -> None:
+    def _refresh(self, where: _Where, value: int, *, totals: bool) -> None:
         calls: dict[int, list[_Call]] = defaultdict(list)
         for step, *call in self._select(_CALLS, where, value):
             calls[step].append(_Call(*(*call[:10], tuple(call[10:]))))
@@ -235,8 +238,9 @@ class Steps:
                 self._rows.add_to_task(step.task, step.derived, after, new=step.told is None)
             self._tell(step, calls[step.id], tools[step.id], shots[step.id])
 
-    def _select(self, sql: str, where: str, value: int) -> list[Any]:
-        return self._connection.execute(sql.format(where=where), (value,)).fetchall()
+    def _select(self, sql: str, where: _Where, value: int) -> list[Any]:
+        steps, which = where
+        return self._connection.execute(sql.format(steps=steps, where=which), (value,)).fetchall()
 
     def _tell(
         self, step: _Step, calls: list[_Call], tools: list[_Tool], shots: list[_Shot]

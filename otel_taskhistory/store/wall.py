@@ -48,8 +48,13 @@ Doubt = Literal["note", "forget", "believe"]
 
 def no_earlier(connection: sqlite3.Connection, now_ns: int) -> int:
     """The time of a commit that is made now."""
-    latest: int = connection.execute(f"SELECT {LATEST}").fetchone()[0]
-    return max(now_ns, latest)
+    return max(now_ns, latest(connection))
+
+
+def latest(connection: sqlite3.Connection) -> int:
+    """The last commit of the task that was committed last: no later one counts as earlier."""
+    found: int = connection.execute(f"SELECT {LATEST}").fetchone()[0]
+    return found
 
 
 def doubt(latest_ns: int, since_ns: int | None, now_ns: int) -> Doubt | None:

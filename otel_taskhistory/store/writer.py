@@ -38,6 +38,7 @@ __all__ = ["AnyEntry", "Entry", "Job", "LogEntry", "StoredFile", "Wait", "Writer
 
 _logger = logging.getLogger("otel_taskhistory")
 
+_INDEX_EVERY: Final = 16  # commits: to count what waits takes longer the more that is
 _LOG_EVERY_SECONDS: Final = 60.0
 _LONG: Final = 1024  # bytes from which on a string is worth being told from its likes
 _RETRY_WAIT: Final = 0.1  # for a lock, while nobody waits for us but the retries to come
@@ -261,14 +262,20 @@ class Writer:
         """Do a bounded bit of it; whether there is more to be done."""
         if not session.entered:
             return False
+        retainer = session.retainer
         try:
-            return session.retainer.step(ROWS + ROWS_PER_ENTRY * entries).more
+            if session.is_calm and retainer.is_calm(session.content):
+                retainer.space.keep_small(session.content)
+                return False
+            return retainer.step(ROWS + ROWS_PER_ENTRY * entries).more
         except Exception as error:
             self._limit_trouble(error)
             return False
 
     def _keep_up_index(self, session: Session) -> None:
         """Index a bit of what is said where a busy agent leaves no quiet moment for it."""
+        if self.counters.commits % _INDEX_EVERY:
+            return
         try:
             session.retainer.upkeep.index(BEHIND)
         except Exception as error:

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from otel_taskhistory._version import __version__
 from otel_taskhistory.cli import COMMANDS, cli
+from otel_taskhistory.store.database import PAGE_SIZE
 from tests.recorded import PICTURES, one_task, recording
 
 from .conftest import Run
@@ -98,7 +99,7 @@ def test_a_damaged_history_is_one_line(run: Run, directory: Path) -> None:
     with recording(directory) as tasks:
         one_task(tasks)
     whole = (directory / "history.db").read_bytes()
-    (directory / "history.db").write_bytes(whole[:4096] + b"\xa5" * (len(whole) - 4096))
+    (directory / "history.db").write_bytes(whole[:PAGE_SIZE] + b"\xa5" * (len(whole) - PAGE_SIZE))
     result = run("tasks")
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
     assert "is damaged" in result.stderr

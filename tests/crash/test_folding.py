@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from otel_taskhistory import TaskHistory
+from otel_taskhistory.store.database import PAGE_SIZE
 from tests.crash.agent import recording
 from tests.crash.checks import reading
 
 STEPS = 20
-PAGE = 4096
+PAGE = PAGE_SIZE
 
 
 @pytest.fixture(scope="module")

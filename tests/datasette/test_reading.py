@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from otel_taskhistory import TaskHistory
+from otel_taskhistory.store.database import PAGE_SIZE
 from tests.recorded import PICTURES, one_task, recording
 
 from .conftest import Open
@@ -229,7 +230,7 @@ async def test_a_damaged_history_is_said_without_details(
     """What SQLite says of it goes into the log."""
     datasette = await open_datasette(recorded.database)
     whole = recorded.database.read_bytes()
-    recorded.database.write_bytes(whole[:4096] + b"\xa5" * (len(whole) - 4096))
+    recorded.database.write_bytes(whole[:PAGE_SIZE] + b"\xa5" * (len(whole) - PAGE_SIZE))
     for path in ("/-/taskhistory/", "/history/tasks", "/-/taskhistory/plots"):
         response = await datasette.client.get(path)
         assert response.status_code == 503, path

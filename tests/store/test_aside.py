@@ -21,6 +21,7 @@ from otel_taskhistory.errors import HistoryRefused, TaskHistoryError
 from otel_taskhistory.settings import Retention, Settings
 from otel_taskhistory.store.aside import histories_aside, make_way, set_aside
 from otel_taskhistory.store.damage import is_ours, looks_damaged
+from otel_taskhistory.store.database import PAGE_SIZE
 from otel_taskhistory.store.header import immutable
 from otel_taskhistory.store.reading import Reading
 from tests.recorded import PICTURES, one_task, recording
@@ -55,8 +56,8 @@ def damage_page(settings: Settings, number: int | None = None) -> None:
                 "SELECT rootpage FROM sqlite_schema WHERE name = 'tasks'"
             ).fetchone()
     with settings.database.open("rb+") as file:
-        file.seek((number - 1) * 4096 + (100 if number == 1 else 0))
-        file.write(b"\xff" * 3900)
+        file.seek((number - 1) * PAGE_SIZE + (100 if number == 1 else 0))
+        file.write(b"\xff" * (PAGE_SIZE - 196))
 
 
 def damage_header(settings: Settings) -> None:

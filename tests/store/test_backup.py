@@ -24,6 +24,7 @@ from otel_taskhistory.errors import HistoryNotFound, HistoryRefused, TaskHistory
 from otel_taskhistory.settings import Settings
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.backup import MissingPicture, backup
+from otel_taskhistory.store.database import PAGE_SIZE
 from tests.recorded import PICTURES, one_task, recording
 
 ROOT = Path(__file__).parents[2]
@@ -349,8 +350,8 @@ def test_a_damaged_history_makes_no_backup(source: Settings, tmp_path: Path) -> 
             "SELECT rootpage FROM sqlite_schema WHERE name = 'tasks_agent'"
         ).fetchone()
     with source.database.open("rb+") as file:
-        file.seek((page - 1) * 4096)
-        file.write(b"\xff" * 4096)
+        file.seek((page - 1) * PAGE_SIZE)
+        file.write(b"\xff" * PAGE_SIZE)
     with pytest.raises(TaskHistoryError, match=r"is damaged .* doctor"):
         backup(source, tmp_path / "copies" / "copy")
     assert list((tmp_path / "copies").iterdir()) == []

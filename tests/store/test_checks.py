@@ -23,6 +23,7 @@ import pytest
 from otel_taskhistory.settings import Retention, Settings
 from otel_taskhistory.store.artifacts import ArtifactFolder
 from otel_taskhistory.store.aside import set_aside
+from otel_taskhistory.store.database import PAGE_SIZE
 from otel_taskhistory.store.doctor import Diagnosis, Finding, examine
 from otel_taskhistory.store.doctor.environment import check_environment
 from otel_taskhistory.store.doctor.place import (
@@ -124,8 +125,8 @@ def damage(settings: Settings, name: str) -> None:
             "SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)
         ).fetchone()
     with settings.database.open("rb+") as file:
-        file.seek((page - 1) * 4096)
-        file.write(b"\xff" * 4096)
+        file.seek((page - 1) * PAGE_SIZE)
+        file.write(b"\xff" * PAGE_SIZE)
 
 
 # --- nothing wrong, nothing changed -------------------------------------------------------------
@@ -195,7 +196,9 @@ OURS_BUT = {
     "cut in the middle": lambda data: data[: len(data) // 2],
     "only a header": lambda data: data[:100],
     "nothing but zeros": lambda data: b"\0" * len(data),
-    "first page overwritten": lambda data: data[:100] + b"\xff" * 3996 + data[4096:],
+    "first page overwritten": lambda data: (
+        data[:100] + b"\xff" * (PAGE_SIZE - 100) + data[PAGE_SIZE:]
+    ),
 }
 
 

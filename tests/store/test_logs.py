@@ -248,7 +248,7 @@ def test_a_span_of_ours_means_what_it_says_itself(tmp_path: Path) -> None:
 
 
 def test_spans_look_for_no_logs_where_there_are_none(tmp_path: Path) -> None:
-    """One look a transaction is all that a history without log records pays."""
+    """One look is all that a history without log records pays, and not in each transaction."""
     with store(tmp_path) as writer:
         deliver(writer, [agent(1, None)])
         session = writer._session
@@ -256,7 +256,7 @@ def test_spans_look_for_no_logs_where_there_are_none(tmp_path: Path) -> None:
         statements: list[str] = []
         session._database.connection.set_trace_callback(statements.append)
         deliver(writer, [model(number, 1) for number in range(2, 12)])
-        assert sum("_logs" in one for one in statements) == 1
+        assert sum("_logs" in one for one in statements) <= 1
         statements.clear()
         deliver(writer, [log(2, "x")])
         statements.clear()
