@@ -29,7 +29,11 @@ inline than the row, its hash and its index entry (about 80 bytes) would."""
 _REMEMBERED_INSTRUCTIONS: Final = 64
 _REMEMBERED_SURE: Final = 100_000
 _REMEMBERED_ROWS: Final = 4096
-"""Rows by the digest of their text: an agent says much the same at each step."""
+_REMEMBERED_TEXTS: Final = 256
+"""What is known of rows, so many at most: an agent says much the same at each step."""
+
+_SHORT: Final = 4096
+"""Of so many characters a text is remembered itself; of a longer one only its digest."""
 
 _INSERT_NODE: Final = """
 INSERT INTO _nodes (id, parent, content, length, pictures) VALUES (?1, ?2, ?3, ?4,
@@ -67,6 +71,8 @@ class Contents:
         self._instructions: dict[str, int] = {}
         self._rows: dict[bytes, int] = {}
         """Rows of ``_contents`` by digest."""
+        self._texts: dict[str, int] = {}
+        """And by the text itself: most often the very same string, as that of a resource."""
         self._sure_contents: set[int] = set()
         self._sure_nodes: set[int] = set()
         """Rows that are known to be there."""
@@ -86,6 +92,7 @@ class Contents:
         self._lists.forget()
         self._instructions.clear()
         self._rows.clear()
+        self._texts.clear()
         self._sure_contents.clear()
         self._sure_nodes.clear()
 
@@ -93,6 +100,17 @@ class Contents:
 
     def text(self, text: str) -> int:
         """The row of a plain text; pictures in it become files, where these can be written."""
+        content = self._texts.get(text) if len(text) <= _SHORT else None
+        if content is not None and self._content_exists(content):
+            return content
+        content = self._text(text)
+        if len(text) <= _SHORT and not might_hold_pictures(text):
+            if len(self._texts) >= _REMEMBERED_TEXTS:
+                del self._texts[next(iter(self._texts))]
+            self._texts[text] = content
+        return content
+
+    def _text(self, text: str) -> int:
         shown, found = take_out(text)
         kept = {picture.position: self._keep_picture(picture) for picture in found}
         rows = {position: row for position, row in kept.items() if row is not None}

@@ -324,6 +324,10 @@ class Ledger:
             (EVENTS, "events", events_value(record), 3),
             (LINKS, "links", links_value(record), 3),
         ):
+            if type(value) is list and not value:  # most spans have neither events nor links
+                columns[column] = "[]"
+                size += 2
+                continue
             encoded = encode(value, hole_from=SHARE_FROM, named_to=named_to)
             if encoded.reduced:
                 marks.add(column)
