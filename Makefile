@@ -20,7 +20,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage test-frameworks test-receivers bench lint clean FORCE
+.PHONY: help demo test coverage test-frameworks test-receivers bench docs lint clean FORCE
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -52,6 +52,9 @@ test-receivers: .venv/.ready-dev ## forward to real receivers (NAME="phoenix mlf
 bench: .venv/.ready-dev ## run the benchmarks (NAME="durable_step storage" for some)
 	@$(bin)/python -m bench $(NAME)
 
+docs: .venv/.ready-docs ## build the documentation (docs/_build/html), to be read without a network
+	@$(bin)/python -m docs.site
+
 lint: .venv/.ready-dev ## formatting, lint and types only
 	@echo "== formatting"
 	@$(bin)/ruff format --check .
@@ -62,13 +65,14 @@ lint: .venv/.ready-dev ## formatting, lint and types only
 
 clean: ## remove .venv and everything the tools left behind
 	rm -rf .venv .cache .coverage .coverage.* htmlcov dist
+	rm -rf docs/_build
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- .venv -------------------------------------------------------------------------------------
 #
-# Two stamps, written last: .ready when the package is installed, .ready-dev when the tools of
-# make test are too. The first holds the folder it was made in. When it is missing, when this
+# Three stamps, written last: .ready when the package is installed, .ready-dev when the tools of
+# make test are too, .ready-docs when those of make docs are. The first holds the folder it was made in. When it is missing, when this
 # folder was moved or copied, or when its Python is gone, .venv is made anew.
 
 ifneq ($(shell test -x $(bin)/python && cat .venv/.ready 2>/dev/null),$(CURDIR))
@@ -96,4 +100,9 @@ endif
 .venv/.ready-dev: .venv/.ready
 	@echo "Adding what make test needs to .venv (first run, or pyproject.toml has changed) ..."
 	@$(bin)/python -m pip install -qq --group dev
+	@touch $@
+
+.venv/.ready-docs: .venv/.ready
+	@echo "Adding what make docs needs to .venv (first run, or pyproject.toml has changed) ..."
+	@$(bin)/python -m pip install -qq --group docs
 	@touch $@
