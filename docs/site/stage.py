@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies the pages to where Sphinx reads them, with links that lead out of ``docs/`` put right.
 
-Pages link to files of the repository (examples, the changelog). On the site there is a page for
-each such file, written by `otel_taskhistory`'s own sources: a site that is read from a folder has
-no repository beside it.
+A site that is read from its folder has no repository beside it. So each example gets a page with
+its files, and so do the changelog and its like; links lead to these. What has no page (a test, the
+Makefile) is named and not linked.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 _NO_PAGES: Final = {"site", "_build", "__pycache__", "__init__.py", "pictures.py"}
-_LINK: Final = re.compile(r"(?<=\]\()(\.\./)+([^)#\s]+)")
+_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
+_OF_THE_PROJECT: Final = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+"""Pages beside the README; those that are there."""
+
 _LANGUAGES: Final = {
     ".py": "python", ".mjs": "javascript", ".json": "json", ".sql": "sql", ".sh": "sh"
 }  # fmt: skip
 
 
 def copy_pages(root: Path, source: Path) -> None:
-    """Fill `source` with the pages of ``docs/``, the examples and the changelog."""
+    """Fill `source` with the pages of ``docs/``, of the examples and of the project."""
     shutil.copytree(
         root / "docs",
         source,
@@ -32,10 +35,13 @@ def copy_pages(root: Path, source: Path) -> None:
         place = PurePosixPath("docs", *page.relative_to(source).parts)
         page.write_text(with_links(text, place, root), encoding="utf-8")
     _example_pages(root, source / "examples")
-    changelog = (root / "CHANGELOG.md").read_text(encoding="utf-8")
-    (source / "changelog.md").write_text(
-        with_links(changelog, PurePosixPath("CHANGELOG.md"), root), encoding="utf-8"
-    )
+    names = [name for name in _OF_THE_PROJECT if (root / name).exists()]
+    for name in names:
+        text = with_links((root / name).read_text(encoding="utf-8"), PurePosixPath(name), root)
+        (source / name.lower()).write_text(text, encoding="utf-8")
+    listed = "\n".join(name.lower().removesuffix(".md") for name in names)
+    with (source / "index.md").open("a", encoding="utf-8") as index:
+        index.write(f"\n```{{toctree}}\n:hidden:\n:caption: Project\n\n{listed}\n```\n")
 
 
 def with_links(text: str, place: PurePosixPath, root: Path) -> str:
@@ -47,30 +53,32 @@ def with_links(text: str, place: PurePosixPath, root: Path) -> str:
         root: of the repository; a link to what is not there is left alone, and found by Sphinx.
     """
 
-    def site(match: re.Match[str]) -> str:
-        target = _normal(place.parent / match[0])
-        if target is None or target.parts[0] == "docs" or not (root / target).exists():
+    def on_the_site(match: re.Match[str]) -> str:
+        said, link, anchor = match[1], match[2], match[3] or ""
+        target = None if ":" in link else _normal(place.parent / link)
+        if target is None or not (root / target).exists():
             return match[0]
-        return _address(target, root)
+        if target.parts[:1] == ("docs",):
+            if place.parts[0] == "docs":
+                return match[0]
+            return f"[{said}](/{PurePosixPath(*target.parts[1:])}{anchor})"
+        page = _page(target, root)
+        return said if page is None else f"[{said}]({page}{anchor})"
 
-    text = _LINK.sub(site, text)
-    if place.parts[0] == "docs":
-        return text
-    # A page from elsewhere: its links into docs/ are links within the site.
-    return re.sub(r"(?<=\]\()(?:\.\./)*docs/", "/", text)
+    return _LINK.sub(on_the_site, text)
 
 
-def _address(target: PurePosixPath, root: Path) -> str:
-    """The page of the site that stands for a file or folder of the repository."""
-    if str(target) == "CHANGELOG.md":
-        return "/changelog.md"
+def _page(target: PurePosixPath, root: Path) -> str | None:
+    """The page of the site that stands for a file or folder of the repository, if there is one."""
     if str(target) == "README.md":
         return "/index.md"
-    if target.parts[0] == "examples" and len(target.parts) > 1:
-        return f"/examples/{target.parts[1]}.md"
-    if target.parts[0] == "examples":
+    if str(target) in _OF_THE_PROJECT:
+        return f"/{str(target).lower()}"
+    if target.parts[0] != "examples":
+        return None
+    if len(target.parts) == 1:
         return "/examples/index.md"
-    raise ValueError(f"the site has no page for {target}, to which a page links")
+    return f"/examples/{target.parts[1].removesuffix('.py')}.md"
 
 
 def _normal(path: PurePosixPath) -> PurePosixPath | None:
@@ -95,9 +103,9 @@ def _example_pages(root: Path, target: Path) -> None:
     names = []
     for example in sorted((root / "examples").iterdir()):
         files = _files(example)
-        if not files or example.name.startswith(("_", ".")):
+        if not files or example.name.startswith(("_", ".")) or example.suffix == ".md":
             continue
-        name = example.name
+        name = example.name.removesuffix(".py")
         names.append(name)
         readme = next((path for path in files if path.name == "README.md"), None)
         page = [f"# {name}\n"]
@@ -114,12 +122,14 @@ def _example_pages(root: Path, target: Path) -> None:
             code = path.read_text(encoding="utf-8").rstrip()
             page.append(f"## `{shown}`\n\n````{_LANGUAGES[path.suffix]}\n{code}\n````\n")
         (target / f"{name}.md").write_text("\n".join(page), encoding="utf-8")
+    overview = root / "examples" / "README.md"
+    text = "# Examples\n"
+    if overview.exists():
+        place = PurePosixPath("examples", "README.md")
+        text = with_links(overview.read_text(encoding="utf-8"), place, root)
     listed = "\n".join(names)
-    (target / "index.md").write_text(
-        "# Examples\n\nEach runs with one command, which stands at its top, and is run by the"
-        f" tests.\n\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n",
-        encoding="utf-8",
-    )
+    text += f"\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
+    (target / "index.md").write_text(text, encoding="utf-8")
 
 
 def _files(example: Path) -> list[Path]:

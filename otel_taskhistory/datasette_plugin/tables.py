@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from otel_taskhistory.store.meanings import DESCRIPTIONS
+
 _HEAVY_ROWS: Final = 20
 """Rows a page where each may hold a conversation; Datasette's own number is 100."""
 
@@ -25,35 +27,33 @@ class Table:
 
 TABLES: Final = {
     "tasks": Table(
-        "One assignment carried out by the agent: a trace.",
+        DESCRIPTIONS["tasks"],
         ("status", "agent", "model", "kind"),
         {"sort_desc": "id", "label_column": "goal"},
     ),
     "steps": Table(
-        "One turn of the agent within a task: the prompt as it was sent, the decision, the tool.",
+        DESCRIPTIONS["steps"],
         ("status", "tool_name", "agent"),
         {"size": _HEAVY_ROWS},
     ),
     "model_calls": Table(
-        "One request to a model.",
+        DESCRIPTIONS["model_calls"],
         ("status", "model", "finish_reason"),
         {"size": _HEAVY_ROWS},
     ),
-    "tool_calls": Table("One invocation of a tool.", ("name", "status"), {"size": 50}),
+    "tool_calls": Table(DESCRIPTIONS["tool_calls"], ("name", "status"), {"size": 50}),
     "screenshots": Table(
-        "The pictures of tasks and steps; the files are named by their content.",
+        DESCRIPTIONS["screenshots"],
         ("role", "status", "media_type"),
         {"size": 50, "sort_desc": "id"},
     ),
     "timeline": Table(
-        "What happened to tasks and steps, in the order in which it was committed.",
+        DESCRIPTIONS["timeline"],
         ("event",),
         {"sort_desc": "seq"},
     ),
-    "spans": Table(
-        "Everything OpenTelemetry knows of each span, as it came.", (), {"size": _HEAVY_ROWS}
-    ),
-    "logs": Table("Log records of instrumentations, as they came.", (), {"size": _HEAVY_ROWS}),
+    "spans": Table(DESCRIPTIONS["spans"], (), {"size": _HEAVY_ROWS}),
+    "logs": Table(DESCRIPTIONS["logs"], (), {"size": _HEAVY_ROWS}),
 }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each column of the public tables and views means: the schema reference, one sentence each.
+"""What the public tables and views hold and each of their columns means, one sentence each.
 
 A test compares the names with those of a new history, in both directions.
 """
@@ -8,6 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+
+DESCRIPTIONS: Final[Mapping[str, str]] = {
+    "tasks": "One assignment carried out by the agent: a trace.",
+    "steps": "One turn of the agent within a task: the prompt as it was sent, the decision, the"
+    " tool.",
+    "model_calls": "One request to a model.",
+    "tool_calls": "One invocation of a tool.",
+    "screenshots": "The pictures of tasks and steps; the files are named by their content.",
+    "timeline": "What happened to tasks and steps, in the order in which it was committed.",
+    "spans": "Everything OpenTelemetry knows of each span, as it came.",
+    "logs": "Log records of instrumentations, as they came.",
+}
+"""What a row is, by table."""
 
 _STATUS: Final = "`running`, `succeeded`, `failed`, `cancelled` or `interrupted`."
 _TIMES: Final = {

@@ -13,9 +13,8 @@ import pytest
 from docs.site import check, stage
 from docs.site.reference import constants, tables
 from otel_taskhistory import TaskHistoryExporter, semconv, settings
-from otel_taskhistory.datasette_plugin.tables import TABLES
 from otel_taskhistory.history import TaskHistory
-from otel_taskhistory.store.meanings import MEANINGS
+from otel_taskhistory.store.meanings import DESCRIPTIONS, MEANINGS
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,7 +41,7 @@ def test_every_column_has_a_meaning(tmp_path: Path) -> None:
             for name in names
         }
     assert {name: list(meanings) for name, meanings in MEANINGS.items()} == columns
-    assert set(TABLES) == set(columns)
+    assert set(DESCRIPTIONS) == set(columns)
     assert all(meaning.strip() for of in MEANINGS.values() for meaning in of.values())
 
 
@@ -71,13 +70,17 @@ def test_the_reference_names_every_attribute_and_setting() -> None:
 
 
 def test_links_out_of_the_docs_lead_to_pages_of_the_site() -> None:
-    """To the page of the example, of the changelog; what is not there is left to be found."""
+    """Examples and the changelog have pages; what has none is named; what is not there is left."""
     place = PurePosixPath("docs", "page.md")
     text = (
         "[a](../examples/host_agent/policy.py) [b](../CHANGELOG.md) [c](../nowhere) [d](how/x.md)"
     )
     assert stage.with_links(text, place, ROOT) == (
         "[a](/examples/host_agent.md) [b](/changelog.md) [c](../nowhere) [d](how/x.md)"
+    )
+    text = "[e](Makefile) [f](docs/privacy.md#x) [g](README.md) [h](https://example.org)"
+    assert stage.with_links(text, PurePosixPath("SECURITY.md"), ROOT) == (
+        "e [f](/privacy.md#x) [g](/index.md) [h](https://example.org)"
     )
 
 

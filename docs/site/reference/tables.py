@@ -11,8 +11,7 @@ from typing import Final
 
 from docs.site.reference.markdown import table
 from otel_taskhistory import TaskHistoryExporter
-from otel_taskhistory.datasette_plugin.tables import TABLES
-from otel_taskhistory.store.meanings import MEANINGS
+from otel_taskhistory.store.meanings import DESCRIPTIONS, MEANINGS
 from otel_taskhistory.store.migrations import APPLICATION_ID, SCHEMA_VERSION
 
 _INTRODUCTION: Final = f"""\
@@ -50,7 +49,7 @@ def _section(connection: sqlite3.Connection, name: str) -> str:
     return "\n\n".join(
         [
             f"## {name}",
-            f"A {kind}. {TABLES[name].description}",
+            f"A {kind}. {DESCRIPTIONS[name]}",
             table(("column", "type", "meaning"), rows),
         ]
     )
