@@ -220,10 +220,6 @@ def test_spans_that_come_as_a_batch_share_what_is_done_once(
     assert work.statements <= len(spans) * STATEMENTS_A_SPAN, work.statements / 256
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a trace with spans of others is made out anew, as a whole, with each of its spans",
-)
 def test_a_late_span_of_a_trace_takes_no_more_work_than_an_early_one(
     tmp_path: Path, counter: Counter
 ) -> None:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from otel_taskhistory.conventions.facts import SpanFacts
@@ -13,6 +15,7 @@ from otel_taskhistory.spans.record import SpanRecord
 from otel_taskhistory.store.assembly import Plan, PlannedTask, Seen, assemble, attempts_in_order
 from otel_taskhistory.store.calls import Calls
 from otel_taskhistory.store.goals import Sayings
+from otel_taskhistory.store.growing import Growing, Grown
 from otel_taskhistory.store.inputs import InputPictures
 from otel_taskhistory.store.ledger import Written
 from otel_taskhistory.store.rows import Rows, TaskFields
@@ -20,6 +23,7 @@ from otel_taskhistory.store.span_rows import (
     CALL_COLUMNS,
     OF_TRACE,
     ONE,
+    SOME,
     TASKS,
     TOOL_COLUMNS,
     CallRow,
@@ -65,6 +69,7 @@ class TraceAssembler:
         self._calls = calls
         self._inputs = inputs
         self._sayings = Sayings(connection)
+        self._growing = Growing()
         self._attempts: dict[tuple[int, str], int] = {}
         """The attempts of task spans of ours that came last, by trace and span id."""
 
@@ -75,8 +80,9 @@ class TraceAssembler:
         self.forget_tasks()
 
     def forget_tasks(self) -> None:
-        """Somebody else may have changed task spans."""
+        """Somebody else may have changed what was read."""
         self._attempts.clear()
+        self._growing.clear()
 
     def own_task(self, trace: int) -> TaskFields:
         """What the task spans of ours say, where they are all attempts at one task.
@@ -137,15 +143,21 @@ class TraceAssembler:
                     return above.seen.attempt
         return known
 
-    def assemble(self, trace: int, trace_id: str, changed: set[int]) -> None:
+    def assemble(self, trace: int, trace_id: str, changed: set[int], *, as_whole: bool) -> None:
         """Bring tasks, steps and the links to them up to date for one trace.
 
         Args:
             trace: its row.
             trace_id: its id.
             changed: rows of the spans that came or grew.
+            as_whole: something else than that may have changed.
         """
-        calls, tools = model_calls(self._connection, trace), tool_calls(self._connection, trace)
+        grown = self._growing.pop(trace)
+        if grown is not None and not as_whole and self._grow(grown, changed):
+            self._growing.put(trace, grown)
+            return
+        calls = model_calls(self._connection, OF_TRACE, trace)
+        tools = tool_calls(self._connection, OF_TRACE, trace)
         found = spans(self._connection, OF_TRACE, (trace,), self._text, [*calls, *tools])
         plan = assemble(span.seen for span in found.values())
         calls, tools = self._without_announced(plan, calls), self._without_announced(plan, tools)
@@ -155,6 +167,7 @@ class TraceAssembler:
         tasks: dict[int, int] = {}
         """Span row → task row."""
         task_ids: dict[int, str] = {}
+        fields = None
         for planned in plan.tasks:
             fields = reader.fields(planned, plan, self._sayings, shown)
             task, task_id = self._put_task(planned, fields, trace, trace_id)
@@ -172,6 +185,60 @@ class TraceAssembler:
             self._rows.total(task)
         self._rows.touched |= {tasks[row] for row in changed if row in tasks}
         self._rows.set_side(trace, is_side=not plan.tasks)
+        if fields is not None and len(task_ids) == 1:
+            now = {row: replace(span, task=tasks.get(row)) for row, span in found.items()}
+            (task,) = task_ids
+            self._growing.put(trace, Grown.of(plan, now, task, fields, steps))
+
+    def _grow(self, grown: Grown, changed: set[int]) -> bool:
+        """Place spans of which nothing follows for others; False when that is not certain."""
+        some = json.dumps(sorted(changed))
+        calls = model_calls(self._connection, SOME, some)
+        tools = tool_calls(self._connection, SOME, some)
+        found = spans(self._connection, SOME, (some,), self._text, [*calls, *tools])
+        dropped = sum(span.dropped for span in found.values())
+        dropped -= sum(grown.spans[row].dropped for row in found if row in grown.spans)
+        for span in sorted(found.values(), key=lambda span: span.seen.order):
+            if not grown.take(replace(span, task=grown.task)):
+                return False
+        steps = self._place(grown, found, [*calls, *tools])
+        added = sum(span.task is None for span in found.values())
+        self._rows.count_spans(grown.task, added, dropped)
+        for step in steps:
+            self._steps.refresh(step)
+        for row in found:
+            self._inputs.of_span(row)
+        return True
+
+    def _place(self, grown: Grown, found: dict[int, SpanRow], calls: list[CallRow]) -> list[int]:
+        """Put spans and calls into the task and its steps; the rows of those steps, in order."""
+        places: dict[int, int | None] = {}
+        for row, span in sorted(found.items(), key=lambda item: item[1].seen.order):
+            if span.task != grown.task:
+                self._connection.execute(
+                    "UPDATE _spans SET task = ? WHERE id = ?", (grown.task, row)
+                )
+            number = grown.steps.get(row)
+            if number is not None:
+                agent = grown.plan.agents.get(row)
+                attempt = max(span.seen.attempt, span.seen.call_attempt)
+                fields = self._step_fields(span, span, grown.task, number, agent, attempt)
+                grown.step_rows[row], _ = self._steps.put(fields)
+            step = grown.step_of(span.seen)
+            places[row] = None if step is None else grown.step_rows[step.row]
+        for call in calls:
+            step_row = places[call.call.span]
+            is_tool = call.tool is not None
+            filled, twin_of, step_before, task_before, _ = call.placed[:5]
+            assert not filled
+            assert twin_of is None
+            if (step_before, task_before) != (step_row, grown.task):
+                table = "_tool_calls" if is_tool else "_model_calls"
+                self._connection.execute(
+                    f"UPDATE {table} SET step = ?, task = ? WHERE id = ?",
+                    (step_row, grown.task, call.call.id),
+                )
+        return sorted({step for step in places.values() if step is not None})
 
     def _one(self, trace: int, span_id: str | None) -> Iterable[SpanRow]:
         return spans(self._connection, ONE, (trace, span_id), self._text).values()

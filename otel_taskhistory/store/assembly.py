@@ -31,7 +31,7 @@ from typing import Final
 from otel_taskhistory.store.same_calls import same_model_calls, same_tool_calls
 from otel_taskhistory.store.tree import Seen, Tree
 
-__all__ = ["Plan", "PlannedTask", "Seen", "assemble", "attempts_in_order"]
+__all__ = ["Plan", "PlannedTask", "Seen", "ToolSteps", "assemble", "attempts_in_order"]
 
 _SAYS_NOTHING: Final = frozenset({"other", "tool", "setup"})
 """Roles that do not make a trace one of an agent."""
@@ -202,7 +202,7 @@ def _plan_steps(task: PlannedTask, plan: Plan) -> None:
             # A step that is no agent's may hold the run of one.
             if span.row in within and span.row in tree.agents:
                 tree.agents.setdefault(within[span.row].row, tree.agents[span.row])
-    tools = _Tools(task, plan, within)
+    tools = ToolSteps(task, plan, within)
     for span in task.spans:
         if span.role == "tool":
             outer = plan.same_tool.get(span.row)
@@ -262,8 +262,14 @@ def _right_below(task: PlannedTask, tree: Tree) -> Iterator[Seen]:
             yield span
 
 
-class _Tools:
-    """Finds the steps of tool calls."""
+class ToolSteps:
+    """Finds the steps of tool calls.
+
+    Args:
+        task: with its steps.
+        plan: whose step each model call is.
+        within: the step that each span is in, where there are no model calls.
+    """
 
     def __init__(self, task: PlannedTask, plan: Plan, within: dict[int, Seen]) -> None:
         self._tree = plan.tree
@@ -272,21 +278,35 @@ class _Tools:
         self._of_run: dict[int, _Latest] = defaultdict(_Latest)
         self._of_agent: dict[str | None, _Latest] = defaultdict(_Latest)
         self._asked: dict[str, _Latest] = defaultdict(_Latest)
+        """By the id of a call the steps that asked for it."""
         asked: dict[int, set[str]] = defaultdict(set)
         for span in task.spans:
             step = span if span.is_own_step else plan.step_of.get(span.row)
             if step is not None and span.role != "tool":
                 asked[step.row] |= span.asked_for
         for step in task.steps:
-            self._latest.add(step)
-            run = self._tree.run.get(step.row)
-            if run is not None:
-                self._of_run[run.row].add(step)
-            self._of_agent[self._tree.agents.get(step.row)].add(step)
-            for call_id in asked[step.row]:
-                self._asked[call_id].add(step)
+            self.add(step, asked[step.row])
+
+    def add(self, step: Seen, asked_for: Iterable[str]) -> None:
+        """A step that begins after those that are known, and the calls that it asked for."""
+        self._latest.add(step)
+        run = self._tree.run.get(step.row)
+        if run is not None:
+            self._of_run[run.row].add(step)
+        self._of_agent[self._tree.agents.get(step.row)].add(step)
+        self.ask(step, asked_for)
+
+    def ask(self, step: Seen, asked_for: Iterable[str]) -> None:
+        """It has asked for these calls, too; nobody did before."""
+        for call_id in asked_for:
+            self._asked[call_id].add(step)
+
+    def is_asked(self, call_id: str) -> bool:
+        """Whether a step has asked for this call."""
+        return call_id in self._asked
 
     def step_of(self, tool: Seen) -> Seen | None:
+        """The step that a tool call belongs to."""
         if tool.own:  # a call of ours is begun by its step
             above = self._tree.begun_by(tool)
             return above if above is not None and above.is_own_step else None

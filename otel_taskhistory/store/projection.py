@@ -34,6 +34,8 @@ class _Dirty:
     trace_id: str
     changed: set[int] = field(default_factory=set)
     """Rows of its spans that came or grew."""
+    as_whole: bool = False
+    """More than that may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class Projection:
         if assembled:
             dirty = self._dirty.setdefault(written.trace, _Dirty(record.trace_id))
             dirty.changed.add(written.row)
+            dirty.as_whole |= change.regressed or written.said is None
             return
         task = self._task(record, written)
         if facts.role == "task":
@@ -117,7 +120,7 @@ class Projection:
         """Do what is done once for all that was applied; to be called before the commit."""
         now = self._clock()
         for trace, dirty in self._dirty.items():
-            self._assembler.assemble(trace, dirty.trace_id, dirty.changed)
+            self._assembler.assemble(trace, dirty.trace_id, dirty.changed, as_whole=dirty.as_whole)
         self._dirty.clear()
         self._rows.touch(now, self.process)
 
@@ -137,7 +140,9 @@ class Projection:
             touched = set(self._rows.touched)
             self._connection.execute("SAVEPOINT trace")
             try:
-                self._assembler.assemble(trace, dirty.trace_id, dirty.changed)
+                self._assembler.assemble(
+                    trace, dirty.trace_id, dirty.changed, as_whole=dirty.as_whole
+                )
             except (sqlite3.OperationalError, OSError):
                 raise  # it is about the store, not about this trace
             except Exception as error:
@@ -161,7 +166,9 @@ class Projection:
         self._assembler.forget()
         self._rows.forget(whole=back_to is None)
         dirty = back_to.dirty if back_to is not None else {}
-        self._dirty = {trace: _Dirty(name, set(rows)) for trace, (name, rows) in dirty.items()}
+        self._dirty = {
+            trace: _Dirty(name, set(rows), as_whole=True) for trace, (name, rows) in dirty.items()
+        }
         self._rows.touched = set(back_to.touched) if back_to is not None else set()
 
     # --- how a trace is understood ---

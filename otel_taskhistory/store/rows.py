@@ -241,6 +241,15 @@ class Rows:
                 (new, dropped, task),
             )
 
+    def count_spans(self, task: int, new: int, dropped: int) -> None:
+        """Count further spans in their task; `dropped` is by how much their drops have grown."""
+        self.touched.add(task)
+        if new or dropped:
+            self._connection.execute(
+                "UPDATE tasks SET span_count = span_count + ?, dropped = dropped + ? WHERE id = ?",
+                (new, dropped, task),
+            )
+
     def add_to_task(
         self, task: int, before: Sequence[Any], after: Sequence[Any], *, new: bool
     ) -> None:

@@ -23,10 +23,12 @@ Text = Callable[[str | int | None], str | None]
 OF_TRACE: Final = "own.trace = ?"
 TASKS: Final = "own.trace = ? AND own.role = 'task'"
 ONE: Final = "own.trace = ? AND own.span_id = ?"
+SOME: Final = "own.id IN (SELECT value FROM json_each(?))"
 
 _SPANS: Final = """
 SELECT own.id, own.span_id, own.parent_span_id, own.parent_remote, own.start_ns, own.end_ns,
     own.role, own.name, own.facts, own.task, own.scope,
+    own.dropped_attributes + own.dropped_events + own.dropped_links,
     (SELECT ended_ns FROM _processes WHERE id = own.process)
 FROM _spans AS own WHERE {where}
 """
@@ -36,7 +38,7 @@ _CALLS: Final = f"""
 SELECT call.id, call.span, own.span_id, call.started_ns, call.ordinal, call.response_id,
     call.attempt, call.call_ids, NULL, call.filled, call.twin_of, call.step, call.task,
     call.nested, {", ".join(f"call.{name}" for name in CALL_COLUMNS)}
-FROM _spans AS own JOIN _model_calls AS call ON call.span = own.id WHERE own.trace = ?
+FROM _spans AS own JOIN _model_calls AS call ON call.span = own.id WHERE {{where}}
 """
 
 TOOL_COLUMNS: Final = tuple(chain.from_iterable(TOOL_FILLABLE))
@@ -44,7 +46,7 @@ _TOOLS: Final = f"""
 SELECT call.id, call.span, own.span_id, call.started_ns, 0, NULL,
     1, NULL, call.name, call.filled, call.twin_of, call.step, call.task,
     0, {", ".join(f"call.{name}" for name in TOOL_COLUMNS)}
-FROM _spans AS own JOIN _tool_calls AS call ON call.span = own.id WHERE own.trace = ?
+FROM _spans AS own JOIN _tool_calls AS call ON call.span = own.id WHERE {{where}}
 """
 _FIRST_PLACED, _FIRST_SAID = 9, 14
 
@@ -62,6 +64,8 @@ class SpanRow:
     name: str
     facts: Facts
     task: int | None
+    dropped: int = 0
+    """How much of it the SDK has dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +80,16 @@ class CallRow:
     """Its columns from ``filled`` on, to see whether they have to be written."""
 
 
-def model_calls(connection: sqlite3.Connection, trace: int) -> list[CallRow]:
-    """The model calls of a trace."""
-    return [_call(row, FILLABLE) for row in connection.execute(_CALLS, (trace,)).fetchall()]
+def model_calls(connection: sqlite3.Connection, where: str, value: Any) -> list[CallRow]:
+    """The model calls of a trace (`OF_TRACE`) or of some of its spans (`SOME`)."""
+    found = connection.execute(_CALLS.format(where=where), (value,))
+    return [_call(row, FILLABLE) for row in found.fetchall()]
 
 
-def tool_calls(connection: sqlite3.Connection, trace: int) -> list[CallRow]:
-    """The tool calls of a trace."""
-    return [_call(row, TOOL_FILLABLE) for row in connection.execute(_TOOLS, (trace,)).fetchall()]
+def tool_calls(connection: sqlite3.Connection, where: str, value: Any) -> list[CallRow]:
+    """The tool calls, likewise."""
+    found = connection.execute(_TOOLS.format(where=where), (value,))
+    return [_call(row, TOOL_FILLABLE) for row in found.fetchall()]
 
 
 def spans(
@@ -96,7 +102,7 @@ def spans(
     """Spans by row.
 
     Args:
-        where: `OF_TRACE`, `TASKS` or `ONE`.
+        where: `OF_TRACE`, `TASKS`, `ONE` or `SOME`.
         values: those that it asks for.
         text: see `Text`.
         calls: model and tool calls of these spans, as far as they matter.
@@ -142,8 +148,8 @@ def _span(
         facts = parsed[row[8]] = json.loads(row[8])
     if row[6] == "pending":
         facts = {**facts, "status": "running"}  # what it announces has not ended
-    if row[11] is not None:  # open, and its process has ended
-        facts = {**facts, "status": "interrupted", "interrupted_ns": row[11]}
+    if row[12] is not None:  # open, and its process has ended
+        facts = {**facts, "status": "interrupted", "interrupted_ns": row[12]}
     said: dict[str, Any] = {}
     for call in calls:
         said |= _of_tool(call) if call.tool is not None else _of_model(call, calls)
@@ -168,7 +174,7 @@ def _span(
         scope=row[10],
         **said,
     )
-    return SpanRow(seen, row[7], facts, row[9])
+    return SpanRow(seen, row[7], facts, row[9], row[11])
 
 
 def _of_tool(row: CallRow) -> dict[str, Any]:

@@ -159,6 +159,19 @@ class Tree:
             if agent is not None:
                 self.agents.setdefault(span.row, agent)
 
+    @property
+    def is_as_named(self) -> bool:
+        """Whether each span lies below the one that it names, and none announces another."""
+        return not (self.gone or self._taken_in or self._cut)
+
+    def add(self, span: Seen) -> None:
+        """Add a span below which none of those that are known lies, or change one.
+
+        Right only where `is_as_named` holds and goes on to hold.
+        """
+        self.by_id[span.span_id] = span
+        self._look_up(span)
+
     def _as_understood(self, spans: list[Seen]) -> list[Seen]:
         there = {span.span_id for span in spans if span.role != "pending"}
         found = [span for span in spans if span.role != "pending"]
