@@ -123,6 +123,8 @@ class Grown:
         span, before = row.seen, self.spans.get(row.seen.row)
         if span.own or span.role not in _CALLS or span.parent_span_id in self.beside_runs:
             return False
+        if self.root is not None and span.row == self.root.row:
+            return False
         if not (self._fits(span) if before is None else self._is_the_same(before, row)):
             return False
         if not (self._tells_nothing(row) and self._is_one_call(span)):

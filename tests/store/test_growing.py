@@ -133,7 +133,8 @@ class Run:
         """A run of an agent."""
         number = self.number
         at = len(self.spans)
-        root = agent(number, parent, start=self.now, end=self.now + 1_000)
+        made = span if self.is_odd() else agent  # a framework's root may say nothing
+        root = made(number, parent, start=self.now, end=self.now + 1_000)
         self.spans.append(root)
         for _ in range(self.chance.randrange(1, 4)):
             self.turn(number) if self.chance.random() < 0.8 else self.plain(number)

@@ -44,9 +44,11 @@ def assembled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counted: list[int] = []
     whole = TraceAssembler.assemble
 
-    def assemble(self: TraceAssembler, trace: int, trace_id: str, changed: set[int]) -> None:
+    def assemble(
+        self: TraceAssembler, trace: int, trace_id: str, changed: set[int], *, as_whole: bool
+    ) -> None:
         counted.append(len(changed))
-        whole(self, trace, trace_id, changed)
+        whole(self, trace, trace_id, changed, as_whole=as_whole)
 
     monkeypatch.setattr(TraceAssembler, "assemble", assemble)
     return counted

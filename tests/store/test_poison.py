@@ -145,8 +145,10 @@ def test_a_trace_that_cannot_be_understood_is_stored(
     bad = "bad" + "0" * 29
     assemble = TraceAssembler.assemble
 
-    def fail(self: TraceAssembler, trace: int, trace_id: str, changed: set[int]) -> None:
-        assemble(self, trace, trace_id, changed)
+    def fail(
+        self: TraceAssembler, trace: int, trace_id: str, changed: set[int], *, as_whole: bool
+    ) -> None:
+        assemble(self, trace, trace_id, changed, as_whole=as_whole)
         if trace_id == bad:
             raise ZeroDivisionError
 
