@@ -24,7 +24,9 @@ from otel_taskhistory.cli.terminal import Screen
 from otel_taskhistory.history import STATUSES, TaskHistory
 from otel_taskhistory.settings import Retention
 from otel_taskhistory.store.artifacts import ArtifactFolder
+from otel_taskhistory.store.forwarding import Forward, Left, destinations
 from otel_taskhistory.store.retention import others_of
+from otel_taskhistory.store.times import iso
 from otel_taskhistory.text import count, local_time
 from otel_taskhistory.units import format_duration, format_size
 
@@ -76,11 +78,39 @@ def _facts(history: TaskHistory) -> dict[str, Any]:
         "free_bytes": usage.free,
         **{f"limits_{name}": standing.pop(name) for name in ("agent_tasks", "other_tasks")},
         **standing,
+        "forwards": [_forward(*found) for found in history.read(destinations)],
         "removals": [asdict(record) for record in history.retention_records(10)],
         "max_age_seconds": limits.max_age.total_seconds() if limits.max_age else None,
         "max_tasks": limits.max_tasks,
         "max_bytes": limits.max_bytes,
     }
+
+
+def _forward(forward: Forward, left: Left) -> dict[str, Any]:
+    """How far a destination has got."""
+    hold = forward.hold_until_ns
+    return {
+        "endpoint": forward.endpoint,
+        "policy": forward.policy,
+        "sent": forward.sent,
+        "left": left.spans,
+        "left_traces": left.traces,
+        "refused": forward.refused,
+        "removed": forward.removed,
+        "seen_at": iso(forward.seen_ns),
+        "hold_until": None if hold is None else iso(hold),
+    }
+
+
+def _forwarded(forward: dict[str, Any]) -> str:
+    left = count(forward["left"], "span") + " to be sent" if forward["left"] else "all sent"
+    lost = [
+        f"{count(forward[name])} {name}" + (" before they were sent" if name == "removed" else "")
+        for name in ("refused", "removed")
+        if forward[name]
+    ]
+    told = ", ".join([left, *lost, f"last run {local_time(forward['seen_at'])}"])
+    return f"{forward['endpoint']} ({forward['policy']}): {told}"
 
 
 def _size(path: Path) -> int:
@@ -128,6 +158,10 @@ def _print(screen: Screen, facts: dict[str, Any], limits: Retention) -> None:
         ),
         "used": _used(facts, limits),
         "removed": _removed(facts["removals"]),
+        **{
+            f"sent to {number}": _forwarded(forward)
+            for number, forward in enumerate(facts["forwards"], start=1)
+        },
         "late": count(facts["late_spans"], "span") + " came after their task was removed"
         if facts["late_spans"]
         else "",

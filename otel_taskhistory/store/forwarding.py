@@ -195,6 +195,12 @@ def forwards(connection: sqlite3.Connection) -> list[Forward]:
     return [Forward(*row) for row in connection.execute(f"{_FORWARD} ORDER BY id").fetchall()]
 
 
+def destinations(connection: sqlite3.Connection) -> list[tuple[Forward, Left]]:
+    """All of them, each with what is still to be sent there."""
+    found = forwards(connection)
+    return [(forward, what_is_left(connection, forward.change)) for forward in found]
+
+
 def forward_to(connection: sqlite3.Connection, destination: Destination) -> Forward | None:
     """How far a destination has got; None when nothing was ever sent there."""
     row = connection.execute(

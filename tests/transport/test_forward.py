@@ -642,3 +642,27 @@ def test_what_cannot_be_sent_to_anybody_keeps_no_other_back(
 def test_task_spans_are_what_the_numbers_above_say() -> None:
     """A task of one step is three spans."""
     assert len(task_spans(1)) == 3
+
+
+def test_stats_and_doctor_say_how_far_each_destination_has_got(
+    directory: Path, forward: Forward
+) -> None:
+    """What waits, what was refused, when somebody tried last; a warning when that is long ago."""
+    many(directory, 3)
+    assert forward().exit_code == 0
+    listed = CliRunner().invoke(cli, ["stats", "--json", "--directory", str(directory)])
+    (known,) = json.loads(listed.output)["forwards"]
+    assert (known["policy"], known["left"], known["refused"]) == ("ids_only", 0, 0)
+    assert known["sent"] > 0
+    assert known["endpoint"].startswith("http://127.0.0.1:")
+    more = [replace(one, trace_id="f" * 32) for one in task_spans(90)]
+    with store(directory) as writer:
+        write(writer, more)
+    shown = CliRunner().invoke(cli, ["stats", "--directory", str(directory)]).output
+    assert f"{len(more)} spans to be sent" in " ".join(shown.split())
+    execute(directory, "UPDATE _forwards SET seen_ns = seen_ns - 2 * 86400 * 1000000000")
+    found = CliRunner().invoke(cli, ["doctor", "--json", "--directory", str(directory)])
+    assert found.exit_code == 1
+    checks = {one["check"]: one for one in json.loads(found.output)["findings"]}
+    assert checks["forward"]["severity"] == "warning"
+    assert str(len(more)) in checks["forward"]["what"]

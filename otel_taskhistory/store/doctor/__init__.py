@@ -29,6 +29,7 @@ from otel_taskhistory.store.doctor.content import (
 )
 from otel_taskhistory.store.doctor.environment import check_environment
 from otel_taskhistory.store.doctor.findings import SHOWN, Finding, Progress, Severity, some
+from otel_taskhistory.store.doctor.forwards import check_forwards
 from otel_taskhistory.store.doctor.limits import check_limits
 from otel_taskhistory.store.doctor.pictures import check_artifacts
 from otel_taskhistory.store.doctor.place import (
@@ -261,6 +262,7 @@ def _about_content(settings: Settings, *, quick: bool, tell: Progress, gone: Gon
             return found
         found += _read(settings, lambda connection: list(check_limits(connection, settings)))
         found += _read(settings, lambda connection: list(check_rules(connection)))
+        found += _read(settings, lambda connection: list(check_forwards(connection)))
         wanted, known = _read(settings, _rows_of_artifacts)
         folder = ArtifactFolder(settings.artifacts)
         found += check_artifacts(folder, wanted, known, quick=quick, tell=tell)
