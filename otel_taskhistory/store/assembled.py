@@ -188,7 +188,7 @@ class TraceAssembler:
         if fields is not None and len(task_ids) == 1:
             now = {row: replace(span, task=tasks.get(row)) for row, span in found.items()}
             (task,) = task_ids
-            self._growing.put(trace, Grown.of(plan, now, task, fields, steps))
+            self._growing.put(trace, Grown.of(plan, now, task, fields, steps, shown))
 
     def _grow(self, grown: Grown, changed: set[int]) -> bool:
         """Place spans of which nothing follows for others; False when that is not certain."""

@@ -41,6 +41,9 @@ INSERT INTO _nodes (id, parent, content, length, pictures) VALUES (?1, ?2, ?3, ?
     + coalesce((SELECT pictures FROM _nodes WHERE id = ?2), 0))
 """
 
+# Made once: `json.dumps` makes a new one for each call with options.
+_compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 # What json.loads is made of: (text, position after the quotation mark, strict) → (value, end).
 _scan_string: Final[Callable[[str, int, bool], tuple[str, int]]] = decoder.scanstring  # type: ignore[attr-defined]
 
@@ -136,13 +139,21 @@ class Contents:
         hashed = hashlib.blake2b(kind.encode(), digest_size=20)
         hashed.update(text.encode())
         digest = hashed.digest()
-        known = self._known(digest)
-        if known is not None:
-            return known
-        content = self._connection.execute(
-            "INSERT INTO _contents (hash, template, pictures, text) VALUES (?, ?, ?, ?)",
+        content = self._rows.get(digest)
+        if content is not None and self._content_exists(content):
+            return content
+        # Most that is not remembered is new.
+        made = self._connection.execute(
+            "INSERT INTO _contents (hash, template, pictures, text) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (hash) DO NOTHING",
             (digest, template, len(pictures) + self._pictures_in(parts), text),
-        ).lastrowid
+        )
+        if not made.rowcount:
+            found = self._connection.execute("SELECT id FROM _contents WHERE hash = ?", (digest,))
+            content = int(found.fetchone()[0])
+            self._remember(digest, content)
+            return content
+        content = made.lastrowid
         assert content is not None
         for position, artifact in pictures:
             self._connection.execute(
@@ -155,19 +166,6 @@ class Contents:
             )
         self._remember(digest, content)
         return content
-
-    def _known(self, digest: bytes) -> int | None:
-        """The row of a text that is there already."""
-        content = self._rows.get(digest)
-        if content is not None and self._content_exists(content):
-            return content
-        row = self._connection.execute(
-            "SELECT id FROM _contents WHERE hash = ?", (digest,)
-        ).fetchone()
-        if row is None:
-            return None
-        self._remember(digest, row[0])
-        return int(row[0])
 
     def _remember(self, digest: bytes, content: int) -> None:
         if len(self._rows) >= _REMEMBERED_ROWS:
@@ -347,4 +345,4 @@ def _find_node(parent: int | None, content: int) -> tuple[str, tuple[int, ...]]:
 
 def compact(value: object) -> str:
     """JSON without spaces, non-ASCII as it is: the form of templates."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _compact(value)

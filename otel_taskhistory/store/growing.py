@@ -20,9 +20,12 @@ from otel_taskhistory.store.assembly import Plan, ToolSteps
 from otel_taskhistory.store.rows import TaskFields
 from otel_taskhistory.store.span_rows import SpanRow
 from otel_taskhistory.store.tree import Seen
+from otel_taskhistory.store.twins import FILLABLE, Call
 
 _REMEMBERED: Final = 20_000
 """Spans, over all traces; the traces that grew last stay."""
+
+_PROMPT: Final = FILLABLE.index(("prompt_node", "prompt_text"))
 
 _CALLS: Final = frozenset({"model", "tool", "other"})
 """Roles of spans that can come without changing others."""
@@ -87,8 +90,18 @@ class Grown:
         task: int,
         fields: TaskFields,
         step_rows: Mapping[int, int],
+        calls: Mapping[int, list[Call]],
     ) -> Grown | None:
-        """What is to be kept; None for a trace that has to be assembled as a whole each time."""
+        """What is to be kept; None for a trace that has to be assembled as a whole each time.
+
+        Args:
+            plan: of the whole trace.
+            spans: all of them, by row.
+            task: its row.
+            fields: what it says.
+            step_rows: span row → row of the step that it opened.
+            calls: the model calls that are shown, by span row.
+        """
         if len(plan.tasks) != 1 or not plan.tree.is_as_named:
             return None
         (only,) = plan.tasks
@@ -109,8 +122,11 @@ class Grown:
             if is_run or row.seen is only.root:
                 told.update(name for name, value in row.facts.items() if value != "")
         grown.settled = frozenset(told)
-        first = only.steps[0].row
         if "goal" not in told:
+            first = only.steps[0].row
+            prompt = calls[first][0].said[_PROMPT] if first in calls else ()
+            if first in plan.tree.below_tool or all(value is None for value in prompt):
+                return None  # a later call is where the goal is from
             grown.first = first
         return grown
 
@@ -129,10 +145,14 @@ class Grown:
             return False
         if not (self._tells_nothing(row) and self._is_one_call(span)):
             return False
+        tree = self.plan.tree
         self.spans[span.row] = row
-        self.plan.tree.add(span)
-        if self.root is not None and self.plan.tree.top[span.row] is not self.root:
-            self.plan.tree.inherit(self.root, [span])
+        tree.add(span)
+        if tree.top[span.row] is not self.root:
+            if tree.is_root(tree.top[span.row]):
+                return False  # what was only made ready is put to use, perhaps
+            if self.root is not None:
+                tree.inherit(self.root, [span])
         if span.role == "model":
             self._take_model(span, new=before is None)
         elif span.role == "tool" and not self._take_tool(span, new=before is None):
