@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -26,6 +27,11 @@ os.environ.pop("COLUMNS", None)
 # and end by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: no garbage collection has to look at it again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

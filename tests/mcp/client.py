@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
+if TYPE_CHECKING:
+    from mcp import ClientSession
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,6 +52,10 @@ class Client:
 @asynccontextmanager
 async def serving(directory: Path, *arguments: str) -> AsyncIterator[Client]:
     """``otel-taskhistory mcp`` on a history, and a client of it."""
+    # Takes a second to import, and pytest loads this module in every worker.
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
     parameters = StdioServerParameters(
         command=sys.executable,
         args=["-m", "otel_taskhistory", "mcp", "--directory", str(directory), *arguments],

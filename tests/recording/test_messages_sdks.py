@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of the model SDKs are recorded as those SDKs send them; the wire is the judge.
 
-Each client talks to a transport in the test, which keeps the bodies of its requests.
+Each client talks to a transport in the test, which keeps the bodies of its requests. The SDKs take
+seconds to import, so a test imports the one it needs: pytest loads this module in every worker.
 """
 
 from __future__ import annotations
@@ -14,12 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import google.genai
-import openai
 import pytest
-from google.genai import types as gemini
-from openai.types.chat import ChatCompletionMessageFunctionToolCall
 
 from otel_taskhistory.recording.messages import convert_decision, convert_prompt, restore_prompt
 
@@ -40,6 +36,8 @@ class Wire:
         # Newer releases of Anthropic's SDK use httpx2, which has the same classes.
         name = "httpx"
         if reply == "anthropic":
+            import anthropic
+
             bases = [base.__module__ for base in anthropic.DefaultHttpxClient.__mro__]
             name = next(base for base in bases if base.startswith("httpx")).partition(".")[0]
         self._http = importlib.import_module(name)
@@ -66,6 +64,9 @@ def wire() -> Iterator[Callable[[str], Wire]]:
 
 def test_openai_chat(wire: Callable[[str], Wire]) -> None:
     """The message objects of responses, put back into the conversation, read as they are sent."""
+    import openai
+    from openai.types.chat import ChatCompletionMessageFunctionToolCall
+
     line = wire("openai_chat")
     client = openai.OpenAI(api_key="none", http_client=line.client)
     url = {"url": f"data:image/png;base64,{PICTURE}", "detail": "low"}
@@ -92,6 +93,8 @@ def test_openai_chat(wire: Callable[[str], Wire]) -> None:
 
 def test_openai_responses(wire: Callable[[str], Wire]) -> None:
     """The items of a response, put back into the input, read as they are sent."""
+    import openai
+
     line = wire("openai_responses")
     client = openai.OpenAI(api_key="none", http_client=line.client)
     url = f"data:image/png;base64,{PICTURE}"
@@ -114,6 +117,8 @@ def test_openai_responses(wire: Callable[[str], Wire]) -> None:
 
 def test_anthropic(wire: Callable[[str], Wire]) -> None:
     """The content blocks of a response, put back into the messages, read as they are sent."""
+    import anthropic
+
     line = wire("anthropic")
     client = anthropic.Anthropic(api_key="none", http_client=line.client)
     source = {"type": "base64", "media_type": "image/png", "data": PICTURE}
@@ -151,6 +156,9 @@ def as_documented(value: Any) -> Any:
 
 def test_gemini(wire: Callable[[str], Wire]) -> None:
     """Contents and parts as objects, pictures as bytes, read as they are sent."""
+    import google.genai
+    from google.genai import types as gemini
+
     line = wire("gemini")
     options = gemini.HttpOptions(httpx_client=line.client)
     client = google.genai.Client(api_key="none", http_options=options)
@@ -185,6 +193,9 @@ def test_gemini(wire: Callable[[str], Wire]) -> None:
 
 def test_what_was_not_given_is_absent() -> None:
     """The sentinels by which SDKs say that an argument was not given are no content."""
+    import anthropic
+    import openai
+
     for nothing in (None, openai.NOT_GIVEN, openai.omit, anthropic.NOT_GIVEN):
         recorded = convert_prompt("x", system=nothing, tools=nothing)
         assert (recorded.system, recorded.tools, recorded.reduced) == (None, None, ())
