@@ -33,8 +33,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from sqlite_utils import Database as SqliteUtils
-
 from otel_taskhistory.errors import HistoryRefused, SchemaTooNew, TaskHistoryError
 from otel_taskhistory.settings import Settings
 from otel_taskhistory.store.aside import make_way, opening, set_aside
@@ -42,13 +40,12 @@ from otel_taskhistory.store.damage import is_damage, looks_damaged
 from otel_taskhistory.store.files import write_file
 from otel_taskhistory.store.inherited import abandon
 from otel_taskhistory.store.log import COMMIT_SECONDS, PART, Log
-from otel_taskhistory.store.migrations import (
+from otel_taskhistory.store.schema import (
     APPLICATION_ID,
+    OLDEST_SQLITE,
     READABLE_FROM,
     SCHEMA_VERSION,
-    migrations,
 )
-from otel_taskhistory.store.schema import OLDEST_SQLITE
 from otel_taskhistory.store.stamp import (
     ARTIFACT_STAMP,
     Stamp,
@@ -161,8 +158,10 @@ class Database:
                     f" writes version {SCHEMA_VERSION}: upgrade otel-taskhistory"
                 )
             if version < SCHEMA_VERSION:
-                # strict=False: only the tables of our own migrations need it, and name it.
-                migrations.apply(SqliteUtils(connection, execute_plugins=False))
+                # Only here: sqlite-utils takes a third of the time of all that we import.
+                from otel_taskhistory.store.migrations import migrate
+
+                migrate(connection)
                 # Not a parameter: PRAGMA takes none. Both are constants of ours.
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

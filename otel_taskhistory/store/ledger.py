@@ -18,8 +18,8 @@ from otel_taskhistory.conventions.facts import SpanFacts
 from otel_taskhistory.spans.encode import Encoded, encode, escape_surrogates
 from otel_taskhistory.spans.record import OriginRecord, SpanRecord
 from otel_taskhistory.store.contents import SHARE_FROM, Contents, compact
+from otel_taskhistory.store.filling import filled
 from otel_taskhistory.store.late import LateSpans
-from otel_taskhistory.store.migrations import filled
 from otel_taskhistory.store.pictures import might_hold_pictures
 
 ATTRIBUTES, EVENTS, LINKS = 1, 2, 4

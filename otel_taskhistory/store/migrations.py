@@ -27,21 +27,16 @@ underscore are ours and may change.
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Final
 
 from sqlite_utils import Database, Migrations
 
 from otel_taskhistory.store.bookkeeping import STATEMENTS as BOOKKEEPING
+from otel_taskhistory.store.filling import filled, messages
 from otel_taskhistory.store.forward_tables import STATEMENTS as FORWARDING
 from otel_taskhistory.store.log_tables import log_tables
 from otel_taskhistory.store.search.index import STATEMENTS as SEARCH
-
-APPLICATION_ID: Final = 0x4F544C48
-"""``PRAGMA application_id`` of a history: "OTLH" in ASCII."""
-
-SCHEMA_VERSION: Final = 1
-READABLE_FROM: Final = 1
-"""The oldest schema version whose reader can still read what this version writes."""
 
 migrations = Migrations("otel_taskhistory")
 
@@ -354,62 +349,13 @@ CREATE INDEX _timeline_span ON _timeline (span);
 """
 
 
-def filled(text: str, template: str) -> str:
-    """SQL for `text` of a ledger column or content row whose `template` flag is set.
-
-    The pieces of a template come out of json_each in order, and SQLite keeps the order of a
-    subquery that feeds an aggregate like group_concat.
-    """
-    node = "json_extract(piece.value, '$[0]')"
-    separator = "json_extract(piece.value, '$[2]')"
-    return f"""CASE WHEN {template} THEN (
-        SELECT group_concat(CASE piece.type
-            WHEN 'text' THEN piece.value
-            WHEN 'integer' THEN (
-                SELECT iif(piece.value > 0, json_quote(leaf.text), leaf.text)
-                FROM _contents AS leaf WHERE leaf.id = abs(piece.value))
-            ELSE json_quote(
-                json_extract(piece.value, '$[1]')
-                || {_messages(node, separator)}
-                || json_extract(piece.value, '$[3]'))
-            END, '')
-        FROM json_each({text}) AS piece
-    ) ELSE {text} END"""
-
-
-def _message(row: str) -> str:
-    """SQL for the text of the content row `row`, whose template has no lists in it."""
-    return f"""CASE WHEN {row}.template THEN (
-            SELECT group_concat(CASE part.type WHEN 'text' THEN part.value ELSE (
-                SELECT iif(part.value > 0, json_quote(leaf.text), leaf.text)
-                FROM _contents AS leaf WHERE leaf.id = abs(part.value)) END, '')
-            FROM json_each({row}.text) AS part
-        ) ELSE {row}.text END"""
-
-
-def _messages(node: str, separator: str) -> str:
-    """SQL for the messages from the first to `node`, joined by `separator`."""
-    return f"""(
-        WITH RECURSIVE chain (id, parent, content, length) AS (
-            SELECT id, parent, content, length FROM _nodes WHERE id = {node}
-            UNION ALL
-            SELECT before.id, before.parent, before.content, before.length
-            FROM chain JOIN _nodes AS before ON before.id = chain.parent
-        )
-        SELECT group_concat(message, {separator}) FROM (
-            SELECT {_message("entry")} AS message
-            FROM chain JOIN _contents AS entry ON entry.id = chain.content
-            ORDER BY chain.length
-        ))"""
-
-
 def _said(alias: str, what: str) -> str:
     """SQL for a prompt or decision: plain text, or a JSON list of messages."""
     return f"""CASE
         WHEN {alias}.{what}_text IS NOT NULL THEN
             (SELECT text FROM _contents WHERE id = {alias}.{what}_text)
         WHEN {alias}.{what}_node IS NOT NULL THEN
-            '[' || {_messages(f"{alias}.{what}_node", "', '")} || ']'
+            '[' || {messages(f"{alias}.{what}_node", "', '")} || ']'
         END"""
 
 
@@ -511,6 +457,12 @@ JOIN _traces AS trace ON trace.id = own.trace
 LEFT JOIN tasks AS task ON task.id = own.task
 WHERE own.task IS NULL OR task.id IS NOT NULL;
 """
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Within a transaction: bring the schema up to date."""
+    # strict=False: only the tables of our own migrations need it, and name it.
+    migrations.apply(Database(connection, execute_plugins=False))
 
 
 @migrations()

@@ -26,7 +26,7 @@ from otel_taskhistory.errors import (
     SchemaTooNew,
     TaskHistoryError,
 )
-from otel_taskhistory.store import database, migrations, schema
+from otel_taskhistory.store import schema
 from otel_taskhistory.store.reading import Reading
 from tests.recorded import one_task, recording
 
@@ -67,13 +67,6 @@ def closed(tmp_path: Path) -> Path:
     with recording(tmp_path / "history") as tasks:
         one_task(tasks)
     return tmp_path / "history" / "history.db"
-
-
-def test_the_numbers_of_the_schema_are_those_of_the_migrations() -> None:
-    """Readers know a history by the same numbers that writers stamp it with."""
-    assert schema.APPLICATION_ID == migrations.APPLICATION_ID
-    assert schema.SCHEMA_VERSION == migrations.SCHEMA_VERSION
-    assert schema.OLDEST_SQLITE == database.OLDEST_SQLITE
 
 
 def test_reading_a_closed_history_changes_nothing_in_its_folder(closed: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from docs.site.reference.markdown import table
 from otel_taskhistory import TaskHistoryExporter
 from otel_taskhistory.store.meanings import DESCRIPTIONS, MEANINGS
-from otel_taskhistory.store.migrations import APPLICATION_ID, SCHEMA_VERSION
+from otel_taskhistory.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
 _INTRODUCTION: Final = f"""\
 `history.db` is an ordinary SQLite database (application id `0x{APPLICATION_ID:08X}`, schema version
