@@ -16,18 +16,21 @@ from otel_taskhistory.demo.host_agent.demo import run_goals
 from otel_taskhistory.demo.host_agent.policy import PolicyModel
 
 
-@pytest.fixture(autouse=True)
-def _no_real_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs the tests may have one configured."""
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], list[str]]:
+    """A history, and the ids of the tasks of each of the two runs that are in it."""
+    directory = tmp_path_factory.mktemp("demo") / "history"
+    with pytest.MonkeyPatch.context() as environment:
+        # Whoever runs the tests may have a real model configured.
+        environment.delenv("OPENAI_BASE_URL", raising=False)
+        first = run_demo(directory, out=io.StringIO())
+        return directory, first, run_demo(directory, out=io.StringIO())
 
 
-def test_a_second_run_adds_to_the_first(tmp_path: Path) -> None:
+def test_a_second_run_adds_to_the_first(two_runs: tuple[Path, list[str], list[str]]) -> None:
     """Every goal of both runs is a task of its own, as it ended, with all its steps."""
-    first = run_demo(tmp_path / "history", out=io.StringIO())
-    second = run_demo(tmp_path / "history", out=io.StringIO())
-
-    history = TaskHistory(tmp_path / "history")
+    directory, first, second = two_runs
+    history = TaskHistory(directory)
     tasks = {task.task_id: task for task in history.tasks(limit=50)}
     assert set(tasks) == {*first, *second}
     assert len(tasks) == 16
@@ -37,10 +40,9 @@ def test_a_second_run_adds_to_the_first(tmp_path: Path) -> None:
         assert len(history.steps(run[6])) == tasks[run[6]].step_count >= 8
 
 
-def test_each_step_is_complete(tmp_path: Path) -> None:
+def test_each_step_is_complete(two_runs: tuple[Path, list[str], list[str]]) -> None:
     """Prompt, decision, tool call, result, tokens and a sound picture, in every step."""
-    run_demo(tmp_path / "history", out=io.StringIO())
-    history = TaskHistory(tmp_path / "history")
+    history = TaskHistory(two_runs[0])
     for task in history.tasks(limit=50):
         length = 0
         for step in history.steps(task.task_id):
@@ -55,7 +57,8 @@ def test_each_step_is_complete(tmp_path: Path) -> None:
             assert step.screenshot
 
 
-def test_an_agent_without_recording_works_the_same() -> None:
+def test_an_agent_without_recording_works_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a provider that records nothing, the goals end as they do otherwise."""
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     outcomes = run_goals(TaskTracer(NoOpTracerProvider()), out=io.StringIO())
     assert [outcome.status for outcome in outcomes] == ["succeeded"] * 7 + ["failed"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SDK's own client, talking to a server in a process of its own."""
+"""The SDK's own client, talking to a server in a process of its own or, faster, in this one."""
 
 from __future__ import annotations
 
@@ -68,3 +68,14 @@ async def serving(directory: Path, *arguments: str) -> AsyncIterator[Client]:
     ):
         start = (await session.initialize()).model_dump(by_alias=True)
         yield Client(session, start)
+
+
+@asynccontextmanager
+async def answering(directory: Path) -> AsyncIterator[Client]:
+    """The same server and client, in this process: for tests of what the answers hold."""
+    import mcp
+
+    from otel_taskhistory.mcp.server import build
+
+    async with mcp.Client(build(directory, None)) as client:
+        yield Client(client.session, {})

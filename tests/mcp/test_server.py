@@ -19,7 +19,7 @@ from otel_taskhistory.mcp import serve
 from otel_taskhistory.mcp.texts import NOTICE
 from tests.recorded import PICTURES, chat, data_url, one_task, recording
 
-from .client import ROOT, Client, serving
+from .client import ROOT, Client, answering, serving
 
 MOST = 80_000
 """Characters of an answer, whatever is recorded."""
@@ -136,7 +136,7 @@ async def test_lists_are_pages_with_the_true_total(directory: Path) -> None:
     with recording(directory) as tasks:
         for number in range(7):
             one_task(tasks, f"goal {number}", steps=5 if number == 6 else 1)
-    async with serving(directory) as client:
+    async with answering(directory) as client:
         goals, cursor = [], None
         while True:
             page = await client.ask("list_tasks", limit=3, cursor=cursor)
@@ -165,7 +165,7 @@ async def test_a_long_text_is_cut_and_says_how_to_get_the_rest(directory: Path) 
         with task.step("s") as step, step.tool_call("read", {"all": "x" * 5_000}) as call:
             call.result(result)
         task.result(result)
-    async with serving(directory) as client:
+    async with answering(directory) as client:
         detail = await client.ask("get_task")
         note = detail["result"]["truncated"]
         assert note.startswith("truncated: 4,000 of 56,000 characters; ask get_text with ")
@@ -198,7 +198,7 @@ async def test_a_huge_prompt_makes_no_huge_answer(directory: Path) -> None:
         task.result(page)
     with TaskHistory(directory) as history:
         stored = history.step(history.steps("latest")[0].step_id)
-    async with serving(directory) as client:
+    async with answering(directory) as client:
         for tool, arguments in (
             ("list_tasks", {}),
             ("get_task", {}),
@@ -230,7 +230,7 @@ async def test_a_prompt_read_piece_by_piece_is_the_stored_one(directory: Path) -
         one_task(tasks, "é" * 500, steps=3)
     with TaskHistory(directory) as history:
         stored = history.step(history.steps("latest")[2].step_id)
-    async with serving(directory) as client:
+    async with answering(directory) as client:
         for part in ("prompt", "model_calls/1/prompt"):
             assert await whole(client, step=3, part=part, limit=97) == stored.prompt
         assert await whole(client, step=3, part="decision") == stored.decision
@@ -244,7 +244,7 @@ async def test_a_step_with_many_calls_is_a_page(directory: Path) -> None:
         for number in range(1, 14):
             with step.tool_call("look", {"at": number}) as call:
                 call.result("x" * 5_000)
-    async with serving(directory) as client:
+    async with answering(directory) as client:
         found = await client.ask("get_step", step=1)
         assert [call["number"] for call in found["tool_calls"]] == [1, 2, 3, 4, 5, 6]
         assert found["tool_calls_total"] == 13
@@ -303,7 +303,7 @@ async def test_search_finds_words_wherever_they_stand(directory: Path) -> None:
                 step.tool_call("look", {"for": f"the needle, {number}"}) as call,
             ):
                 call.result("hay")
-    async with serving(directory) as client:
+    async with answering(directory) as client:
         found = await client.ask("search_history", text="Needle", limit=2)
         assert [hit["field"] for hit in found["hits"]] == ["arguments", "arguments"]
         assert [(hit["step"], hit["match"]) for hit in found["hits"]] == [(1, "needle")] * 2
@@ -340,7 +340,7 @@ async def test_any_text_can_be_searched_for(directory: Path) -> None:
         with step.tool_call("fetch", {"q": "storm"}) as call:
             call.result("the harbour is closed and wet")
         step.fail(TimeoutError("slow " * 100 + "needle"))
-    async with serving(directory) as client:
+    async with answering(directory) as client:
         for typed in ODD:
             found, text = await client.answer("search_history", text=typed)
             assert not UNSEEN.search(text), typed
@@ -366,7 +366,7 @@ async def test_what_cannot_be_answered_says_why(directory: Path) -> None:
                 with task.step("s", index=7):
                     pass
     wrong = task_id[:-2] + "zz"
-    async with serving(directory) as client:
+    async with answering(directory) as client:
         assert f"near: {task_id[:8]}" in await client.error("get_task", task_id=wrong)
         said = await client.error("get_step", task_id=task_id, step=9)
         assert f"task {task_id} has no step 9: it has 2 steps" in said

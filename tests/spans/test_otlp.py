@@ -382,7 +382,7 @@ shaped = st.recursive(
 
 
 @given(st.dictionaries(FIELDS, shaped, max_size=8))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_no_field_can_upset_the_reader(said: dict[str, Any]) -> None:
     """Whatever stands in it: each record is read, passed over or rejected, and each is one."""
     for document in (request(**said), log_request(**said)):
@@ -391,7 +391,7 @@ def test_no_field_can_upset_the_reader(said: dict[str, Any]) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["resourceSpans", "resourceLogs"]), shaped) | shaped)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_no_document_can_upset_the_reader(document: Any) -> None:
     """Whatever it is."""
     for item in items_in(document):
