@@ -16,7 +16,7 @@ import click
 
 from otel_taskhistory.cli.export_many import MANY
 from otel_taskhistory.cli.options import Place, history_options
-from otel_taskhistory.cli.output import to_json
+from otel_taskhistory.cli.output import to_json, to_json_line
 from otel_taskhistory.cli.progress import Progress
 from otel_taskhistory.errors import TaskHistoryError
 from otel_taskhistory.pages.animation import animation
@@ -64,15 +64,14 @@ def _markdown(whole: WholeTask, file: BinaryIO, tell: Tell) -> Written:
 
 
 def _json(whole: WholeTask, file: BinaryIO, tell: Tell) -> Written:
-    """One object; its steps are written as they are read, one in memory at a time."""
+    """One object; its steps are written as they are read, one a line."""
     head = task_facts(whole.history, whole.task_id, redact=whole.redact)
     opening = to_json({**head, "steps": []})
     file.write((opening[: opening.rindex("[]")] + "[").encode())
     separator = "\n"
     steps = step_facts(whole.history, whole.task_id, redact=whole.redact)
     for number, step in enumerate(steps, start=1):
-        text = to_json(step).replace("\n", "\n    ")
-        file.write(f"{separator}    {text}".encode())
+        file.write(f"{separator}    {to_json_line(step)}".encode())
         separator = ",\n"
         tell(number)
     file.write(b"]\n}\n" if separator == "\n" else b"\n  ]\n}\n")
@@ -108,7 +107,7 @@ def _pieces(pieces: Iterable[str], file: BinaryIO) -> Written:
 FORMATS: Final[dict[str, Format]] = {
     "html": Format("one page with everything in it", _html),
     "md": Format("Markdown, for an issue", _markdown),
-    "json": Format("all columns, nothing cut", _json),
+    "json": Format("all columns, nothing cut, each message once", _json),
     "gif": Format("the screenshots, animated", _animated("GIF"), False, True),
     "webp": Format("the same, smaller", _animated("WEBP"), False, True),
 }

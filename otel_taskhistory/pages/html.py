@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, TypeAlias
 
 from otel_taskhistory.text import escaped, printable
@@ -44,6 +45,7 @@ _NAME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")
 _ESCAPES: Final = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
 )
+_ESCAPED: Final = re.compile("[&<>\"']")
 
 
 def el(name: str, /, *children: Node, **attributes: Value) -> Html:
@@ -70,9 +72,7 @@ def start(name: str, /, **attributes: Value) -> Html:
     for key, value in attributes.items():
         if value is None or value is False:
             continue
-        attribute = key.rstrip("_").replace("_", "-")
-        if not _NAME.fullmatch(attribute) or attribute == "style" or attribute[:2] == "on":
-            raise TypeError(f"{attribute!r} is no attribute that we write")
+        attribute = _attribute_name(key)
         if attribute in _FOLLOWED and not isinstance(value, Url):
             raise TypeError(f"{attribute} of <{name}> takes a Url, not {type(value).__name__}")
         pieces.append(f" {attribute}" if value is True else f' {attribute}="{_attribute(value)}"')
@@ -88,9 +88,11 @@ def join(*children: Node) -> Html:
 
 def text(value: str) -> Html:
     """A text, what is invisible in it written out and marked as such."""
+    if value.isascii() and value.isprintable():  # most texts, found out at once
+        return Html(_escaped(value))
     value = value.replace("\r\n", "\n")
     if printable(value) == value:
-        return Html(value.translate(_ESCAPES))
+        return Html(_escaped(value))
     pieces = [
         character.translate(_ESCAPES)
         if character == "\t" or printable(character) == character
@@ -100,10 +102,23 @@ def text(value: str) -> Html:
     return Html("".join(pieces))
 
 
+@cache  # our own names: some dozens
+def _attribute_name(key: str) -> str:
+    attribute = key.rstrip("_").replace("_", "-")
+    if not _NAME.fullmatch(attribute) or attribute == "style" or attribute[:2] == "on":
+        raise TypeError(f"{attribute!r} is no attribute that we write")
+    return attribute
+
+
 def _attribute(value: str | float) -> str:
     # Of its characters only those that act within quotation marks matter; the invisible ones are
     # written out, for a title or label is read by people.
-    return printable(str(value)).translate(_ESCAPES)
+    said = str(value)
+    return _escaped(said if said.isascii() and said.isprintable() else printable(said))
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_ESCAPES) if _ESCAPED.search(text) else text
 
 
 def _write(node: Node, pieces: list[str]) -> None:

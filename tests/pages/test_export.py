@@ -22,7 +22,7 @@ from otel_taskhistory.pages.animation import animation
 from otel_taskhistory.pages.markdown import fenced, plain
 from otel_taskhistory.pages.whole import WholeTask
 from tests.pages.conftest import FAILED, STEPS, Recorded
-from tests.recorded import recording
+from tests.recorded import chat, recording
 
 SECRET = "s3cret"
 
@@ -101,13 +101,70 @@ def test_json_has_all_that_the_api_knows(recorded: Recorded, tmp_path: Path) -> 
     steps = history.steps(recorded.booking, limit=100)
     assert [step["step_id"] for step in found["steps"]] == [step.step_id for step in steps]
     for told, step in zip(found["steps"], steps, strict=True):
-        assert told["model_calls"][-1]["prompt"] == step.prompt
         assert told["model_calls"][-1]["decision"] == step.decision
         assert told["tool_calls"][0]["result"] == step.tool_result
         assert told["result"] == step.result
         shots = history.screenshots(recorded.booking, step.step_id)
         assert [shot["sha256"] for shot in told["screenshots"]] == [shot.sha256 for shot in shots]
     assert found["steps"][FAILED - 1]["stack_traces"]
+
+
+def whole_prompts(document: Any) -> dict[str, list[str]]:
+    """The messages of each prompt by step, put together as the guide says."""
+    whole: dict[tuple[str, int], list[str]] = {}
+    by_step = {}
+    for step in document["steps"]:
+        for call in step["model_calls"]:
+            prompt = call["prompt"]
+            first = prompt["begins_as"]
+            before = whole[first["span_id"], first["ordinal"]] if first else []
+            messages = [*before[: first["messages"] if first else 0], *prompt["messages"]]
+            assert prompt["total"] == len(messages)
+            whole[call["span_id"], call["ordinal"]] = by_step[step["step_id"]] = messages
+    return by_step
+
+
+def test_json_says_each_message_once_and_loses_none(tmp_path: Path) -> None:
+    """A conversation that grows, is summed up and goes on: every prompt can be had whole."""
+    directory = tmp_path / "history"
+    with recording(directory) as tasks, tasks.task("long") as task:
+        messages = chat("be brief", "begin")
+        for number in range(120):
+            if number == 70:  # summed up: what was said before is gone
+                messages = [messages[0], {"role": "user", "content": "all so far: marked-summary"}]
+            if number == 90:  # a side track that shares a part only
+                messages = messages[:9]
+            messages = [*messages, {"role": "user", "content": f"marked-{number}-end"}]
+            with task.step(f"part {number}") as step:
+                step.prompt(messages, model="model-1")
+                step.decision("yes")
+    target = tmp_path / "task.json"
+    done = run(directory, "latest", "-o", str(target))
+    assert done.exit_code == 0, done.output
+    text = target.read_text()
+    for number in range(120):
+        assert text.count(f"marked-{number}-end") == 1
+    assert text.count("marked-summary") == 1
+    whole = whole_prompts(json.loads(text))
+    with TaskHistory(directory) as history:
+        for step in history.steps("latest", limit=200):
+            assert f"[{', '.join(whole[step.step_id])}]" == step.prompt
+
+
+def test_json_has_a_plain_text_prompt_as_it_is(tmp_path: Path) -> None:
+    """It is that text, also when it was sent before."""
+    directory = tmp_path / "history"
+    with recording(directory) as tasks, tasks.task("plain") as task:
+        for _ in range(2):
+            with task.step("ask") as step:
+                step.prompt("what now?", model="model-1")
+            with task.step("nothing is asked"):
+                pass
+    target = tmp_path / "task.json"
+    assert run(directory, "latest", "-o", str(target)).exit_code == 0
+    steps = json.loads(target.read_text())["steps"]
+    prompts = [[call["prompt"] for call in step["model_calls"]] for step in steps]
+    assert prompts == [["what now?"], [], ["what now?"], []]
 
 
 def test_markdown_tells_the_task(recorded: Recorded, tmp_path: Path) -> None:
