@@ -382,17 +382,19 @@ class TraceAssembler:
     def _move_timeline(self, tool: int, span: int, before: int, step: Seen | None) -> None:
         """What was told of a tool call goes with it to another step, or is told again later."""
         told = (
-            " WHERE span = (SELECT span FROM _steps WHERE id = ?2)"
+            " WHERE span = (SELECT span FROM _steps WHERE id = :before)"
             " AND event IN ('tool_call.started', 'tool_call.ended')"
-            " AND json_extract(detail, '$.span_id') = (SELECT span_id FROM _spans WHERE id = ?1)"
+            " AND json_extract(detail, '$.span_id') = (SELECT span_id FROM _spans WHERE id = :span)"
         )
+        values = {"span": span, "before": before}
         if step is None:
-            self._connection.execute(f"DELETE FROM _timeline {told}", (span, before))
+            self._connection.execute(f"DELETE FROM _timeline {told}", values)
             self._connection.execute("UPDATE _tool_calls SET told = NULL WHERE id = ?", (tool,))
             return
         self._connection.execute(
-            "UPDATE _timeline SET span = ?3, task = (SELECT task FROM _spans WHERE id = ?1)" + told,
-            (span, before, step.row),
+            "UPDATE _timeline SET span = :step, task = (SELECT task FROM _spans WHERE id = :span)"
+            + told,
+            values | {"step": step.row},
         )
 
     def _put_screenshots(

@@ -76,9 +76,9 @@ class Calls:
     def _held(self, span: int) -> tuple[int | None, int]:
         """The tool call of a span as it was, and how many screenshots it had."""
         found: tuple[int | None, int] = self._connection.execute(
-            "SELECT (SELECT id FROM _tool_calls WHERE span = ?1), coalesce((SELECT"
-            " max(position) + 1 FROM screenshots WHERE span = ?1 AND role = 'screenshot'), 0)",
-            (span,),
+            "SELECT (SELECT id FROM _tool_calls WHERE span = ?), coalesce((SELECT"
+            " max(position) + 1 FROM screenshots WHERE span = ? AND role = 'screenshot'), 0)",
+            (span, span),
         ).fetchone()
         return found
 
@@ -93,10 +93,10 @@ class Calls:
         execute("UPDATE _model_calls SET task = ?, step = ? WHERE span = ?", (task, step, span))
         execute("UPDATE _tool_calls SET task = ?, step = ? WHERE span = ?", (task, step, span))
         execute(
-            "UPDATE screenshots SET task_id = (SELECT task_id FROM tasks WHERE id = ?1),"
-            " step_id = (SELECT span_id FROM _spans WHERE id = ?2)"
-            " WHERE span = ?2 AND role = 'screenshot' AND step_id IS NULL",
-            (task, span),
+            "UPDATE screenshots SET task_id = (SELECT task_id FROM tasks WHERE id = :task),"
+            " step_id = (SELECT span_id FROM _spans WHERE id = :span)"
+            " WHERE span = :span AND role = 'screenshot' AND step_id IS NULL",
+            {"task": task, "span": span},
         )
 
     # --- model calls ---

@@ -22,13 +22,14 @@ LOOKED_BACK: Final = 8
 
 _STEP: Final = """
 SELECT step.id, step.task, step.step_index FROM tasks AS task
-JOIN _spans AS own ON own.trace = task.trace AND own.span_id = ?2
-JOIN _steps AS step ON step.span = own.id AND step.task = task.id WHERE task.task_id = ?1
+JOIN _spans AS own ON own.trace = task.trace AND own.span_id = :step
+JOIN _steps AS step ON step.span = own.id AND step.task = task.id WHERE task.task_id = :task
 """
 _STEPS_BEFORE: Final = """
 SELECT step.id FROM _steps AS step JOIN _spans AS own ON own.id = step.span
-WHERE step.task = ?1 AND step.step_index <= ?2 AND (step.step_index < ?2 OR own.span_id < ?3)
-ORDER BY step.step_index DESC, own.span_id DESC LIMIT ?4
+WHERE step.task = :task AND step.step_index <= :index
+    AND (step.step_index < :index OR own.span_id < :step)
+ORDER BY step.step_index DESC, own.span_id DESC LIMIT :limit
 """
 _PROMPTS: Final = """
 SELECT call.started_ns, own.span_id, call.ordinal, call.prompt_node, call.prompt_text
@@ -136,12 +137,13 @@ def prompt_changes(
     wanted: dict[int, str] = {}
     earlier: dict[int, Sequence[int]] = {}
     for step_id in step_ids:
-        found = connection.execute(_STEP, (task_id, step_id)).fetchone()
+        found = connection.execute(_STEP, {"task": task_id, "step": step_id}).fetchone()
         if found is None:
             continue
         step, task, index = found
         wanted[step] = step_id
-        rows = connection.execute(_STEPS_BEFORE, (task, index, step_id, LOOKED_BACK))
+        place = {"task": task, "index": index, "step": step_id, "limit": LOOKED_BACK}
+        rows = connection.execute(_STEPS_BEFORE, place)
         earlier[step] = [row for (row,) in rows]
     texts = Texts(connection)
     changes: dict[str, list[PromptChange]] = {}

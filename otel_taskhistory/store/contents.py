@@ -36,9 +36,9 @@ _SHORT: Final = 4096
 """Of so many characters a text is remembered itself; of a longer one only its digest."""
 
 _INSERT_NODE: Final = """
-INSERT INTO _nodes (id, parent, content, length, pictures) VALUES (?1, ?2, ?3, ?4,
-    (SELECT pictures FROM _contents WHERE id = ?3)
-    + coalesce((SELECT pictures FROM _nodes WHERE id = ?2), 0))
+INSERT INTO _nodes (id, parent, content, length, pictures) VALUES (:id, :parent, :content, :length,
+    (SELECT pictures FROM _contents WHERE id = :content)
+    + coalesce((SELECT pictures FROM _nodes WHERE id = :parent), 0))
 """
 
 # Made once: `json.dumps` makes a new one for each call with options.
@@ -307,13 +307,17 @@ class Contents:
             (length,) = execute("SELECT length FROM _nodes WHERE id = ?", (parent,)).fetchone()
         last = execute("SELECT seq FROM sqlite_sequence WHERE name = '_nodes'").fetchone()
         first = 1 if last is None else int(last[0]) + 1
-        rows: list[tuple[int, int | None, int, int]] = []
-        for node, content in enumerate(contents, first):
-            length += 1
-            rows.append((node, parent, content, length))
-            parent = node
-        self._connection.executemany(_INSERT_NODE, rows)
-        return [row[0] for row in rows]
+        nodes = list(range(first, first + len(contents)))
+        self._connection.executemany(
+            _INSERT_NODE,
+            [
+                {"id": node, "parent": before, "content": content, "length": length + number}
+                for number, (node, before, content) in enumerate(
+                    zip(nodes, (parent, *nodes), contents, strict=False), start=1
+                )
+            ],
+        )
+        return nodes
 
     # Rows that were remembered may have been removed by retention, in any process. Ids are never
     # used twice (AUTOINCREMENT), so one look tells; a node's ancestors are there while it is.

@@ -73,8 +73,8 @@ def screenshots(
     """The pictures of a task or of one of its steps, in the order they were taken."""
     rows = connection.execute(
         f"SELECT {columns(Screenshot)} FROM screenshots"
-        " WHERE task_id = ?1 AND (?2 IS NULL OR step_id = ?2) ORDER BY captured_at, id",
-        (task_id, step_id),
+        " WHERE task_id = :task AND (:step IS NULL OR step_id = :step) ORDER BY captured_at, id",
+        {"task": task_id, "step": step_id},
     )
     return [from_row(Screenshot, row) for row in rows]
 
@@ -87,9 +87,9 @@ def stack_traces(
         """
         WITH step (id, span, trace) AS (
             SELECT step.id, step.span, own.trace FROM tasks AS task
-            JOIN _spans AS own ON own.trace = task.trace AND own.span_id = ?2
+            JOIN _spans AS own ON own.trace = task.trace AND own.span_id = :step
             JOIN _steps AS step ON step.span = own.id AND step.task = task.id
-            WHERE task.task_id = ?1
+            WHERE task.task_id = :task
         )
         SELECT own.name, own.events, own.templates & 2 FROM _spans AS own
         WHERE own.id IN (
@@ -98,7 +98,7 @@ def stack_traces(
             UNION SELECT call.span FROM _model_calls AS call JOIN step ON call.step = step.id
         ) ORDER BY own.start_ns, own.span_id
         """,
-        (task_id, step_id),
+        {"task": task_id, "step": step_id},
     ).fetchall()
     texts = Texts(connection)
     found = []
@@ -120,8 +120,8 @@ def timeline(
     """What happened after `after`, in the order of commits; at most `limit` records."""
     rows = connection.execute(
         "SELECT seq, task_id, step_id, at, event, detail FROM timeline"
-        " WHERE seq > ?1 AND (?2 IS NULL OR task_id = ?2) ORDER BY seq LIMIT ?3",
-        (after, task_id, limit),
+        " WHERE seq > :after AND (:task IS NULL OR task_id = :task) ORDER BY seq LIMIT :limit",
+        {"after": after, "task": task_id, "limit": limit},
     )
     return [from_row(TimelineRecord, (*row, f"{history_id}.{row[0]}")) for row in rows]
 

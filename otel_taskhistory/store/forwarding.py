@@ -228,9 +228,9 @@ def begin(
         How far it has got, as it was before.
     """
     connection.execute(
-        "INSERT INTO _forwards (endpoint, policy, begun_ns, seen_ns) VALUES (?1, ?2, ?3, ?3)"
+        "INSERT INTO _forwards (endpoint, policy, begun_ns, seen_ns) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (endpoint, policy) DO NOTHING",
-        (destination.endpoint, destination.policy, now_ns),
+        (destination.endpoint, destination.policy, now_ns, now_ns),
     )
     found = forward_to(connection, destination)
     assert found is not None

@@ -50,9 +50,10 @@ def find_step(
     found = connection.execute(
         "SELECT task.task_id, own.span_id FROM _steps AS step"
         " JOIN _spans AS own ON own.id = step.span JOIN tasks AS task ON task.id = step.task"
-        " WHERE own.span_id >= ?1 AND own.span_id < ?2 AND (?3 IS NULL OR task.task_id = ?3)"
+        " WHERE own.span_id >= :first AND own.span_id < :behind"
+        " AND (:task IS NULL OR task.task_id = :task)"
         " LIMIT 10",
-        (wanted, _after(wanted), task_id),
+        {"first": wanted, "behind": _after(wanted), "task": task_id},
     ).fetchall()
     exact = [row for row in found if row[1] == wanted]
     if len(exact or found) == 1:
@@ -70,9 +71,9 @@ def short_ids(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, s
     short = {}
     for own in ids:
         neighbours = connection.execute(
-            "SELECT (SELECT max(task_id) FROM tasks WHERE task_id < ?1),"
-            " (SELECT min(task_id) FROM tasks WHERE task_id > ?1)",
-            (own,),
+            "SELECT (SELECT max(task_id) FROM tasks WHERE task_id < :own),"
+            " (SELECT min(task_id) FROM tasks WHERE task_id > :own)",
+            {"own": own},
         ).fetchone()
         shared = max((_shared(own, other) for other in neighbours if other), default=0)
         # A whole id is found although it begins others: TRACE_ID-SPAN_ID.

@@ -22,11 +22,11 @@ _Moment = tuple[str, str]
 """When and by which span a picture was shown: ISO time and span id."""
 
 _PICTURES_OF_CONTENT: Final = """
-SELECT artifact FROM _content_pictures WHERE content = ?1
+SELECT artifact FROM _content_pictures WHERE content = :content
 UNION ALL
 SELECT picture.artifact FROM _contents AS own, json_each(own.text) AS piece
 JOIN _content_pictures AS picture ON picture.content = abs(piece.value)
-WHERE own.id = ?1 AND own.template AND piece.type = 'integer'
+WHERE own.id = :content AND own.template AND piece.type = 'integer'
 """
 
 _CALLS: Final = """
@@ -202,7 +202,7 @@ class InputPictures:
             node = parent
 
     def _in_content(self, content: int) -> list[int]:
-        found = self._connection.execute(_PICTURES_OF_CONTENT, (content,))
+        found = self._connection.execute(_PICTURES_OF_CONTENT, {"content": content})
         return [row[0] for row in found.fetchall()]
 
     def _outputs(self, where: str, value: int, calls: list[_Call]) -> list[_Row]:

@@ -13,7 +13,7 @@ from typing import Final
 REMEMBERED_NS: Final = 24 * 3600 * 10**9
 
 LATE: Final = """
-SELECT 1 FROM _removed WHERE trace_id = ?1 AND span_id IN (?2, ?3) AND at_ns > ?4
+SELECT 1 FROM _removed WHERE trace_id = ? AND span_id IN (?, ?) AND at_ns > ?
 """
 
 

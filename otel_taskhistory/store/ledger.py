@@ -249,10 +249,10 @@ class Ledger:
         marked = compact(sorted(marks)) if marks else None
         if (facts.role, said, marked) != (found[0], found[1], found[5]):
             self._connection.execute(
-                "UPDATE _spans SET role = ?1, facts = ?2, marks = ?3, process = CASE"
-                " WHEN end_ns IS NULL THEN process WHEN ?1 = 'pending' THEN coalesce(process, ?4)"
-                " END WHERE id = ?5",
-                (facts.role, said, marked, process, span),
+                "UPDATE _spans SET role = ?, facts = ?, marks = ?, process = CASE"
+                " WHEN end_ns IS NULL THEN process WHEN ? = 'pending' THEN coalesce(process, ?)"
+                " END WHERE id = ?",
+                (facts.role, said, marked, facts.role, process, span),
             )
             self._refer(span, refs)
         return Known(found[0], found[1], found[2], int(found[3]), found[4])

@@ -22,13 +22,14 @@ TRACES: Final = 50
 
 _KNOWN: Final = "SELECT id FROM _processes WHERE pid = 0 AND host = '' AND ended_ns = ?"
 _NEW: Final = """
-INSERT INTO _processes (pid, host, started_ns, seen_ns, ended_ns) VALUES (0, '', ?1, ?1, ?1)
+INSERT INTO _processes (pid, host, started_ns, seen_ns, ended_ns)
+VALUES (0, '', :ended, :ended, :ended)
 """
 _MOVE: Final = """
-UPDATE _spans SET process = ?1
-WHERE trace = (SELECT id FROM _traces WHERE trace_id = ?2) AND span_id = ?3
+UPDATE _spans SET process = ?
+WHERE trace = (SELECT id FROM _traces WHERE trace_id = ?) AND span_id = ?
     AND (SELECT ended_ns FROM _processes WHERE id = process) IS NOT NULL
-    AND (SELECT ended_ns FROM _processes WHERE id = process) IS NOT ?4
+    AND (SELECT ended_ns FROM _processes WHERE id = process) IS NOT ?
 """
 _ROWS: Final = """
 SELECT id FROM _spans WHERE trace = (SELECT id FROM _traces WHERE trace_id = ?) ORDER BY id
@@ -83,7 +84,9 @@ def _move_all(connection: sqlite3.Connection, spans: Sequence[LeftOpen]) -> int:
     moved = 0
     for span in spans:
         known = connection.execute(_KNOWN, (span.ended_ns,)).fetchone()
-        process = known[0] if known else connection.execute(_NEW, (span.ended_ns,)).lastrowid
+        process = (
+            known[0] if known else connection.execute(_NEW, {"ended": span.ended_ns}).lastrowid
+        )
         values = (process, span.trace_id, span.span_id, span.ended_ns)
         moved += connection.execute(_MOVE, values).rowcount
     return moved

@@ -218,10 +218,10 @@ class Projection:
         Looked for from both ends, as either may come first.
         """
         found = self._connection.execute(
-            "SELECT EXISTS (SELECT 1 FROM _spans WHERE trace = ?1 AND span_id = ?2"
-            " AND role = 'tool') OR EXISTS (SELECT 1 FROM _spans WHERE trace = ?1"
-            " AND parent_span_id = ?3 AND role = 'tool')",
-            (written.trace, record.parent_span_id, record.span_id),
+            "SELECT EXISTS (SELECT 1 FROM _spans WHERE trace = ? AND span_id = ?"
+            " AND role = 'tool') OR EXISTS (SELECT 1 FROM _spans WHERE trace = ?"
+            " AND parent_span_id = ? AND role = 'tool')",
+            (written.trace, record.parent_span_id, written.trace, record.span_id),
         )
         return bool(found.fetchone()[0])
 

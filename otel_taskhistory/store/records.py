@@ -55,10 +55,16 @@ def begin(connection: sqlite3.Connection, reason: str, now_ns: int) -> int:
 def add_task(connection: sqlite3.Connection, record: int, kind: str, committed_ns: int) -> None:
     """Count a removed task."""
     connection.execute(
-        "UPDATE _retention SET agent_tasks = agent_tasks + ?2, other_tasks = other_tasks + ?3,"
-        " oldest_ns = min(coalesce(oldest_ns, ?4), ?4),"
-        " newest_ns = max(coalesce(newest_ns, ?4), ?4) WHERE id = ?1",
-        (record, kind == "agent", kind != "agent", committed_ns),
+        "UPDATE _retention SET"
+        " agent_tasks = agent_tasks + :agent, other_tasks = other_tasks + :other,"
+        " oldest_ns = min(coalesce(oldest_ns, :at), :at),"
+        " newest_ns = max(coalesce(newest_ns, :at), :at) WHERE id = :record",
+        {
+            "record": record,
+            "agent": kind == "agent",
+            "other": kind != "agent",
+            "at": committed_ns,
+        },
     )
 
 

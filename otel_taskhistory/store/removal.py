@@ -141,7 +141,7 @@ class Remover:
         )
         execute("DELETE FROM _sides WHERE trace = ?", (trace,))
         # Hidden from now on, and worked off as those of a task are. Such traces are small.
-        execute("UPDATE _spans SET task = -?1 WHERE trace = ?1 AND task IS NULL", (trace,))
+        execute("UPDATE _spans SET task = -trace WHERE trace = ? AND task IS NULL", (trace,))
         self._hide_trace(trace, trace_id, now_ns)
         faults.point("removal.hidden")
         return Hidden("other", committed, alone=True)
@@ -360,15 +360,15 @@ class Remover:
         """Whether a file would go if this screenshot did not refer to it."""
         return not any(
             self._connection.execute(
-                f"SELECT 1 FROM {table} WHERE {column} = ?1"
-                + (" AND id <> ?2" if table == "screenshots" else " AND ?2 IS NOT NULL"),
-                (artifact, screenshot),
+                f"SELECT 1 FROM {table} WHERE {column} = :artifact"
+                + (" AND id <> :screenshot" if table == "screenshots" else ""),
+                {"artifact": artifact, "screenshot": screenshot},
             ).fetchone()
             for table, column in self._refers["_artifacts"]
         )
 
     def _is_used(self, table: str, row: int) -> bool:
-        return bool(self._connection.execute(self._in_use[table], (row,)).fetchone()[0])
+        return bool(self._connection.execute(self._in_use[table], {"row": row}).fetchone()[0])
 
     def _ids(self, sql: str, *values: Any) -> list[int]:
         return [row[0] for row in self._connection.execute(sql, values).fetchall()]
@@ -392,6 +392,6 @@ def references(connection: sqlite3.Connection, table: str) -> list[tuple[str, st
 
 
 def in_use(refers: Iterable[tuple[str, str]]) -> str:
-    """SQL that tells whether any of these columns holds ?1; each is looked up by its index."""
-    lookups = (f"EXISTS (SELECT 1 FROM {table} WHERE {column} = ?1)" for table, column in refers)
+    """SQL that tells whether any of these columns holds ``:row``; each looked up by its index."""
+    lookups = (f"EXISTS (SELECT 1 FROM {table} WHERE {column} = :row)" for table, column in refers)
     return f"SELECT {' OR '.join(lookups)}"

@@ -35,24 +35,24 @@ _REMEMBERED: Final = 1_000
 _SUMS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 _TOTALS: Final = f"""
 UPDATE tasks SET
-    step_count = (SELECT count(*) FROM _steps WHERE task = ?1),
-    {", ".join(f"{name} = (SELECT sum({name}) FROM _steps WHERE task = ?1)" for name in _SUMS)},
+    step_count = (SELECT count(*) FROM _steps WHERE task = :task),
+    {", ".join(f"{name} = (SELECT sum({name}) FROM _steps WHERE task = :task)" for name in _SUMS)},
     cost = (SELECT sum(cost) FROM (SELECT step.cost FROM _steps AS step
-        JOIN _spans AS own ON own.id = step.span WHERE step.task = ?1
+        JOIN _spans AS own ON own.id = step.span WHERE step.task = :task
         ORDER BY step.step_index, step.started_ns, own.span_id)),
-    span_count = (SELECT count(*) FROM _spans WHERE task = ?1),
+    span_count = (SELECT count(*) FROM _spans WHERE task = :task),
     dropped = (SELECT coalesce(sum(dropped_attributes + dropped_events + dropped_links), 0)
-        FROM _spans WHERE task = ?1)
-WHERE id = ?1
+        FROM _spans WHERE task = :task)
+WHERE id = :task
 """
 
 # The model of a task is that of its last step that has one.
 _MODEL: Final = """
 UPDATE tasks SET model = (SELECT step.model
     FROM _steps AS step JOIN _spans AS own ON own.id = step.span
-    WHERE step.task = ?1 AND step.model IS NOT NULL
+    WHERE step.task = :task AND step.model IS NOT NULL
     ORDER BY step.step_index DESC, step.started_ns DESC, own.span_id DESC LIMIT 1)
-WHERE id = ?1
+WHERE id = :task
 """
 
 
@@ -263,7 +263,7 @@ class Rows:
         self.touched.add(task)
         sums = list(zip(_SUMS, before[4:8], after[4:8], strict=True))
         if any(now is None and then is not None for _, then, now in sums) or before[8] != after[8]:
-            self._connection.execute(_TOTALS, (task,))
+            self._connection.execute(_TOTALS, {"task": task})
         else:
             for name, then, now in sums:
                 if now != then:
@@ -276,12 +276,12 @@ class Rows:
                     "UPDATE tasks SET step_count = step_count + 1 WHERE id = ?", (task,)
                 )
         if before[0] != after[0] or (new and after[0] is not None):
-            self._connection.execute(_MODEL, (task,))
+            self._connection.execute(_MODEL, {"task": task})
 
     def total(self, task: int) -> None:
         """Compute the sums of a task anew."""
-        self._connection.execute(_TOTALS, (task,))
-        self._connection.execute(_MODEL, (task,))
+        self._connection.execute(_TOTALS, {"task": task})
+        self._connection.execute(_MODEL, {"task": task})
 
     def begin(self, *, still: bool) -> None:
         """Note how large the history is when a transaction begins.

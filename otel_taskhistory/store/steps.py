@@ -206,9 +206,9 @@ class Steps:
     def set_attempt(self, trace: int, span_id: str, attempt: int) -> None:
         """The steps below a task span belong to its attempt."""
         self._connection.execute(
-            "UPDATE _steps SET attempt = ?1 WHERE attempt <> ?1 AND span IN"
-            " (SELECT id FROM _spans WHERE trace = ?2 AND parent_span_id = ?3)",
-            (attempt, trace, span_id),
+            "UPDATE _steps SET attempt = ? WHERE attempt <> ? AND span IN"
+            " (SELECT id FROM _spans WHERE trace = ? AND parent_span_id = ?)",
+            (attempt, attempt, trace, span_id),
         )
 
     def refresh(self, step: int) -> None:

@@ -38,9 +38,9 @@ SINCE: Final = "(SELECT CAST(value AS INTEGER) FROM _meta WHERE key = 'clock_beh
 """SQL: since when the clock has been behind that."""
 
 _SET_RIGHT: Final = f"""
-UPDATE tasks SET committed_ns = ?1 WHERE id IN (
+UPDATE tasks SET committed_ns = ? WHERE id IN (
     SELECT id FROM tasks INDEXED BY tasks_finished
-    WHERE kind = ?2 AND {FINISHED} AND committed_ns > ?3 LIMIT {_AT_A_TIME})
+    WHERE kind = ? AND {FINISHED} AND committed_ns > ? LIMIT {_AT_A_TIME})
 """
 
 Doubt = Literal["note", "forget", "believe"]

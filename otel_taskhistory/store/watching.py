@@ -121,16 +121,16 @@ _GOAL: Final = f"SELECT NULL, substr(goal, 1, {_TOLD}) FROM tasks WHERE task_id 
 _TASK_ERROR: Final = f"SELECT error_type, substr(error, 1, {_TOLD}) FROM tasks WHERE task_id = ?"
 _STEP_ERROR: Final = f"""
 SELECT step.error_type, substr(step.error, 1, {_TOLD}) FROM tasks AS task
-JOIN _spans AS own ON own.trace = task.trace AND own.span_id = ?2
+JOIN _spans AS own ON own.trace = task.trace AND own.span_id = ?
 JOIN _steps AS step ON step.span = own.id
-WHERE task.task_id = ?1
+WHERE task.task_id = ?
 """
 _CALL_ERROR: Final = f"""
 SELECT json_extract(iif(json_valid(own.facts), own.facts, 'null'), '$.error_type'),
     substr(call.error, 1, {_TOLD}) FROM tasks AS task
-JOIN _spans AS own ON own.trace = task.trace AND own.span_id = ?2
+JOIN _spans AS own ON own.trace = task.trace AND own.span_id = ?
 JOIN _tool_calls AS call ON call.span = own.id
-WHERE task.task_id = ?1
+WHERE task.task_id = ?
 """
 
 
@@ -147,9 +147,9 @@ def told_of(connection: sqlite3.Connection, record: TimelineRecord) -> str | Non
     elif record.event == "task.ended":
         sql = _TASK_ERROR
     elif record.event == "step.ended" and record.step_id is not None:
-        sql, asked = _STEP_ERROR, (*asked, record.step_id)
+        sql, asked = _STEP_ERROR, (record.step_id, *asked)
     elif record.event == "tool_call.ended" and isinstance(detail.get("span_id"), str):
-        sql, asked = _CALL_ERROR, (*asked, detail["span_id"])
+        sql, asked = _CALL_ERROR, (detail["span_id"], *asked)
     else:
         return None
     row = connection.execute(sql, asked).fetchone()

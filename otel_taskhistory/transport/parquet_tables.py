@@ -107,8 +107,9 @@ LEFT JOIN _spans AS step_span ON step_span.id = step.span
 _SAID: Final = "call.prompt_node, call.prompt_text, call.decision_node, call.decision_text"
 _STEPS: Final = f"""
 SELECT step.id, own.span_id, {_SAID},
-    own.span_id, ?1, substr(?1, 1, 32), step.step_index, step.name, step.agent, step.status,
-    step.attempt, step.started_ns, step.ended_ns, NULL, step.model, NULL, NULL, tool.name,
+    own.span_id, :task_id, substr(:task_id, 1, 32), step.step_index, step.name, step.agent,
+    step.status, step.attempt, step.started_ns, step.ended_ns, NULL, step.model, NULL, NULL,
+    tool.name,
     coalesce(tool.arguments, (SELECT text FROM _contents WHERE id = tool.arguments_content)),
     coalesce(tool.result, (SELECT text FROM _contents WHERE id = tool.result_content)),
     coalesce(step.result, (SELECT text FROM _contents WHERE id = step.result_content)),
@@ -118,24 +119,24 @@ FROM _steps AS step
 JOIN _spans AS own ON own.id = step.span
 LEFT JOIN _model_calls AS call ON call.id = step.last_call
 LEFT JOIN _tool_calls AS tool ON tool.id = step.first_tool
-WHERE step.task = ?2 AND step.id > ?3 ORDER BY step.id LIMIT ?4
+WHERE step.task = :task AND step.id > :after ORDER BY step.id LIMIT :limit
 """
 _MODEL_CALLS: Final = f"""
 SELECT call.id, own.span_id, {_SAID},
-    step_span.span_id, ?1, own.span_id, call.ordinal, call.attempt, call.model, NULL, NULL,
+    step_span.span_id, :task_id, own.span_id, call.ordinal, call.attempt, call.model, NULL, NULL,
     call.finish_reason, call.input_tokens, call.output_tokens, call.cached_tokens,
     call.reasoning_tokens, call.cost, call.status, call.error, call.started_ns, call.ended_ns, NULL
 FROM _model_calls AS call {_CALL}
-WHERE call.task = ?2 AND call.twin_of IS NULL AND call.id > ?3 ORDER BY call.id LIMIT ?4
+WHERE call.task = :task AND call.twin_of IS NULL AND call.id > :after ORDER BY call.id LIMIT :limit
 """
 _TOOL_CALLS: Final = f"""
 SELECT call.id, own.span_id, NULL, NULL, NULL, NULL,
-    call.call_id, step_span.span_id, ?1, own.span_id, call.name,
+    call.call_id, step_span.span_id, :task_id, own.span_id, call.name,
     coalesce(call.arguments, (SELECT text FROM _contents WHERE id = call.arguments_content)),
     coalesce(call.result, (SELECT text FROM _contents WHERE id = call.result_content)),
     call.status, call.error, call.started_ns, call.ended_ns, NULL
 FROM _tool_calls AS call {_CALL}
-WHERE call.task = ?2 AND call.twin_of IS NULL AND call.id > ?3 ORDER BY call.id LIMIT ?4
+WHERE call.task = :task AND call.twin_of IS NULL AND call.id > :after ORDER BY call.id LIMIT :limit
 """
 _QUERIES: Final[dict[str, tuple[type[Any], str]]] = {
     "steps": (Step, _STEPS),
@@ -177,7 +178,8 @@ def rows_of(
     texts = Texts(connection)
     rows: list[Row] = []
     size = 0
-    found = connection.execute(sql, (task_id, task[0], after, limit))
+    values = {"task_id": task_id, "task": task[0], "after": after, "limit": limit}
+    found = connection.execute(sql, values)
     try:
         for row in found:
             after, span_id = row[:2]

@@ -264,8 +264,8 @@ def test_the_clock_decides_nothing(directory: Path, database: Database, shift: i
         dies.kill()
         with database.transaction() as connection:
             connection.execute(
-                "UPDATE _processes SET started_ns = started_ns + ?1, seen_ns = seen_ns + ?1",
-                (shift,),
+                "UPDATE _processes SET started_ns = started_ns + ?, seen_ns = seen_ns + ?",
+                (shift, shift),
             )
         assert gone(database) == rows_of(database, dies.pid)
         assert rows_of(database, lives.pid)

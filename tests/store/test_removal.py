@@ -275,7 +275,7 @@ def test_every_reference_is_looked_up_by_an_index(directory: Path) -> None:
         for table in ("_contents", "_nodes", "_artifacts"):
             refers = references(connection, table)
             assert len(refers) >= 2
-            plan = connection.execute(f"EXPLAIN QUERY PLAN {in_use(refers)}", (1,)).fetchall()
+            plan = connection.execute(f"EXPLAIN QUERY PLAN {in_use(refers)}", {"row": 1}).fetchall()
             scans = [row[3] for row in plan if row[3].startswith("SCAN ")]
             assert scans == ["SCAN CONSTANT ROW"], table
 

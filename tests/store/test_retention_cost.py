@@ -24,7 +24,7 @@ from tests.store.keeping import (
 )
 
 MANY = """
-WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < ?1)
+WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < ?)
 INSERT INTO tasks (task_id, trace_id, kind, status, started_at, started_ns, committed_ns, trace,
     root, bytes)
 SELECT printf('%032x', n + 1000), printf('%032x', n + 1000), iif(n % 10, 'agent', 'other'),

@@ -572,10 +572,11 @@ def test_a_claimed_folder_is_shared_by_all_who_come_at_once(tmp_path: Path) -> N
 def test_no_page_is_read_by_looking_at_every_row(history: Path) -> None:
     """The rows of a task are found by an index."""
     with TaskHistory(history) as opened:
+        values = {"task_id": "x", "task": 1, "after": 0, "limit": 10}
         for name, (_, sql) in parquet_tables._QUERIES.items():
             plan = opened.read(
                 lambda c, sql=sql: [
-                    row[3] for row in c.execute(f"EXPLAIN QUERY PLAN {sql}", ("x", 1, 0, 10))
+                    row[3] for row in c.execute(f"EXPLAIN QUERY PLAN {sql}", values)
                 ]
             )
             assert not [line for line in plan if line.startswith("SCAN")], (name, plan)

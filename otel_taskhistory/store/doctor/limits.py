@@ -18,8 +18,8 @@ from otel_taskhistory.store.unlinks import GRACE_NS, undeletable
 from otel_taskhistory.units import format_size
 
 _LEFT: Final = """
-SELECT (SELECT count(*) FROM _owners WHERE removed_ns < ?1),
-    (SELECT count(*) FROM _unlinks WHERE failures = 0 AND due_ns < ?1),
+SELECT (SELECT count(*) FROM _owners WHERE removed_ns < :before),
+    (SELECT count(*) FROM _unlinks WHERE failures = 0 AND due_ns < :before),
     (SELECT count(*) FROM _loose_nodes) + (SELECT count(*) FROM _loose_artifacts)
 """
 
@@ -39,7 +39,7 @@ def check_limits(connection: sqlite3.Connection, settings: Settings) -> Iterator
 
 
 def _unfinished(connection: sqlite3.Connection, now: int) -> Iterator[Finding]:
-    owners, unlinks, loose = connection.execute(_LEFT, (now - GRACE_NS,)).fetchone()
+    owners, unlinks, loose = connection.execute(_LEFT, {"before": now - GRACE_NS}).fetchone()
     left = {
         "tasks": owners,
         "files": unlinks,

@@ -103,8 +103,8 @@ FROM _tool_calls AS call JOIN _spans AS own ON own.id = call.span
 WHERE call.task = ? AND call.twin_of IS NULL LIMIT ?
 """
 _NUMBER_OF_CALLS: Final = """
-SELECT (SELECT count(*) FROM _model_calls WHERE task = ?1)
-    + (SELECT count(*) FROM _tool_calls WHERE task = ?1)
+SELECT (SELECT count(*) FROM _model_calls WHERE task = :task)
+    + (SELECT count(*) FROM _tool_calls WHERE task = :task)
 """
 _PICTURES: Final = """
 SELECT sha256, captured_at, step_id FROM screenshots
@@ -138,7 +138,7 @@ def axis_of(connection: sqlite3.Connection, task_id: str) -> Axis:
     for position, found in enumerate(steps):
         state, until = _now(left, found[5], found[7], found[8])
         drawn.append(_Drawn("step", found[3], found[4], state, found[6], until, position))
-    (all_calls,) = connection.execute(_NUMBER_OF_CALLS, (row,)).fetchone()
+    (all_calls,) = connection.execute(_NUMBER_OF_CALLS, {"task": row}).fetchone()
     calls = 0
     for kind, sql in (("model", _MODEL_CALLS), ("tool", _TOOL_CALLS)):
         for found in connection.execute(sql, (row, MOST_CALLS - calls)).fetchall():

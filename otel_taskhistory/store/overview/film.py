@@ -16,6 +16,7 @@ from otel_taskhistory.store.overview.steps import (
     FIRST_ID,
     FIRST_INDEX,
     STEPS_AT_ONCE,
+    rows_near,
 )
 from otel_taskhistory.store.overview.tasks import row_of
 from otel_taskhistory.store.views import Screenshot
@@ -32,8 +33,9 @@ class Film:
 
 _STEP_PLACES: Final = """
 SELECT own.span_id, step.step_index FROM _steps AS step JOIN _spans AS own ON own.id = step.span
-WHERE step.task = ?1 AND step.step_index >= ?2 AND (step.step_index > ?2 OR own.span_id > ?3)
-ORDER BY step.step_index, own.span_id LIMIT ?4
+WHERE step.task = :task AND step.step_index >= :index
+    AND (step.step_index > :index OR own.span_id > :step)
+ORDER BY step.step_index, own.span_id LIMIT :limit
 """
 
 
@@ -47,7 +49,7 @@ def film(
     if cursor is not None and (found is None or found[1]):
         raise SettingsError(f"cursor={cursor!r} is none of this list")
     position = (FIRST_INDEX, FIRST_ID) if found is None else (int(found[2]), found[3])
-    steps = connection.execute(_STEP_PLACES, (row, *position, limit + 1)).fetchall()
+    steps = rows_near(connection, _STEP_PLACES, row, position, limit + 1)
     pictures: list[tuple[int | None, Screenshot]] = []
     if cursor is None:
         loose = connection.execute(

@@ -31,10 +31,10 @@ class Changes:
 
 _CHANGED: Final = """
 SELECT DISTINCT own.span_id, step.step_index FROM (
-    SELECT span FROM _timeline WHERE task = ?1 AND seq > ?2
+    SELECT span FROM _timeline WHERE task = :task AND seq > :after
 ) AS entry
 JOIN _steps AS step ON step.span = entry.span JOIN _spans AS own ON own.id = step.span
-WHERE step.task = ?1 ORDER BY step.step_index, own.span_id LIMIT ?3
+WHERE step.task = :task ORDER BY step.step_index, own.span_id LIMIT :limit
 """
 
 
@@ -45,5 +45,6 @@ def changes_after(connection: sqlite3.Connection, task_id: str, after: int) -> C
     seq = last_seq(connection, row)
     steps = []
     if seq > after:
-        steps = connection.execute(_CHANGED, (row, after, CHANGED_STEPS)).fetchall()
+        values = {"task": row, "after": after, "limit": CHANGED_STEPS}
+        steps = connection.execute(_CHANGED, values).fetchall()
     return Changes(task.status, seq, tuple(steps), task.step_count, after > seq)

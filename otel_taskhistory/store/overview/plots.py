@@ -46,9 +46,9 @@ def days(connection: sqlite3.Connection, until_ns: int, number: int) -> list[Day
     """The last `number` days up to `until_ns`, also those without a task."""
     last = until_ns // _DAY_NS
     rows = connection.execute(
-        "SELECT started_ns / ?1, count(*), sum(status IN ('failed', 'interrupted')),"
+        "SELECT started_ns / ?, count(*), sum(status IN ('failed', 'interrupted')),"
         " coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0)"
-        " FROM tasks WHERE kind = 'agent' AND started_ns >= ?2 AND started_ns < ?3 GROUP BY 1",
+        " FROM tasks WHERE kind = 'agent' AND started_ns >= ? AND started_ns < ? GROUP BY 1",
         (_DAY_NS, (last - number + 1) * _DAY_NS, (last + 1) * _DAY_NS),
     )
     found = {row[0]: row[1:] for row in rows}

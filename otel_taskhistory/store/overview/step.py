@@ -18,6 +18,7 @@ from otel_taskhistory.store.overview.steps import (
     PICTURE,
     STEPS_AFTER,
     STEPS_UNTIL,
+    rows_near,
     span_of_step,
     step_line,
 )
@@ -131,8 +132,9 @@ def step_view(
         error=head(connection, "_steps", "error", number, most) if has_error else None,
     )
     task = row_of(connection, task_id)
-    earlier = connection.execute(STEPS_UNTIL, (task, index, step_id, LOOKED_BACK)).fetchall()
-    later = connection.execute(STEPS_AFTER.format(">"), (task, index, step_id, 1)).fetchone()
+    place = (index, step_id)
+    earlier = rows_near(connection, STEPS_UNTIL, task, place, LOOKED_BACK)
+    later = rows_near(connection, STEPS_AFTER.format(">"), task, place, 1)
     calls = _calls(connection, number, step, [found[0] for found in earlier], left, most, full=full)
     tools = [
         _tool(connection, found, step, most, left)
@@ -148,7 +150,7 @@ def step_view(
         before=_picture_before(connection, task_id, earlier),
         stacks=tuple(stacks),
         previous=earlier[0][1] if earlier else None,
-        following=None if later is None else later[1],
+        following=later[0][1] if later else None,
         full=full,
     )
 

@@ -69,18 +69,20 @@ LEFT JOIN _tool_calls AS tool ON tool.id = step.first_tool
 LEFT JOIN _model_calls AS call ON call.id = step.last_call
 """
 STEPS_AFTER: Final = f"""{_STEP}
-WHERE step.task = ?1 AND step.step_index >= ?2 AND (step.step_index > ?2 OR own.span_id {{}} ?3)
-ORDER BY step.step_index, own.span_id LIMIT ?4
+WHERE step.task = :task AND step.step_index >= :index
+    AND (step.step_index > :index OR own.span_id {{}} :step)
+ORDER BY step.step_index, own.span_id LIMIT :limit
 """
 STEPS_UNTIL: Final = f"""{_STEP}
-WHERE step.task = ?1 AND step.step_index <= ?2 AND (step.step_index < ?2 OR own.span_id < ?3)
-ORDER BY step.step_index DESC, own.span_id DESC LIMIT ?4
+WHERE step.task = :task AND step.step_index <= :index
+    AND (step.step_index < :index OR own.span_id < :step)
+ORDER BY step.step_index DESC, own.span_id DESC LIMIT :limit
 """
 ONE_STEP: Final = f"{_STEP} WHERE step.span = ?"
 _SPAN_OF_STEP: Final = """
 SELECT step.span, step.step_index FROM tasks AS task
-JOIN _spans AS own ON own.trace = task.trace AND own.span_id = ?2
-JOIN _steps AS step ON step.span = own.id AND step.task = task.id WHERE task.task_id = ?1
+JOIN _spans AS own ON own.trace = task.trace AND own.span_id = ?
+JOIN _steps AS step ON step.span = own.id AND step.task = task.id WHERE task.task_id = ?
 """
 PICTURE: Final = f"""
 SELECT {columns(Screenshot)} FROM screenshots WHERE task_id = ? AND step_id = ?
@@ -113,11 +115,11 @@ def step_list(
     how = "" if found is None else found[1]
     position = (FIRST_INDEX, FIRST_ID) if found is None else (int(found[2]), found[3])
     if how == "before:":
-        rows = connection.execute(STEPS_UNTIL, (row, *position, limit + 1)).fetchall()
+        rows = rows_near(connection, STEPS_UNTIL, row, position, limit + 1)
         more, rows = len(rows) > limit, rows[:limit][::-1]
     else:
         sql = STEPS_AFTER.format(">=" if how == "from:" else ">")
-        rows = connection.execute(sql, (row, *position, limit + 1)).fetchall()
+        rows = rows_near(connection, sql, row, position, limit + 1)
         more, rows = len(rows) > limit, rows[:limit]
     lines = tuple(step_line(connection, found, task_id, trace_id, left) for found in rows)
     if not lines:
@@ -125,12 +127,7 @@ def step_list(
     first, last = lines[0].place, lines[-1].place
     if how == "before:":
         return StepList(lines, f"before:{first}" if more else None, last, total, agent)
-    begins = (
-        cursor is None
-        or not connection.execute(
-            f"SELECT EXISTS ({STEPS_UNTIL})", (row, *_position(first), 1)
-        ).fetchone()[0]
-    )
+    begins = cursor is None or not rows_near(connection, STEPS_UNTIL, row, _position(first), 1)
     return StepList(
         lines, None if begins else f"before:{first}", last if more else None, total, agent
     )
@@ -146,7 +143,7 @@ def steps_around(
     """
     _, index = span_of_step(connection, task_id, step_id)
     row = row_of(connection, task_id)
-    earlier = connection.execute(STEPS_UNTIL, (row, index, step_id, limit // 5)).fetchall()
+    earlier = rows_near(connection, STEPS_UNTIL, row, (index, step_id), limit // 5)
     if len(earlier) < limit // 5:
         return step_list(connection, task_id, None, limit)
     return step_list(connection, task_id, f"from:{earlier[-1][2]}.{earlier[-1][1]}", limit)
@@ -174,6 +171,15 @@ def _step_at(connection: sqlite3.Connection, task_id: str, order: str) -> str | 
     return None if found is None else found[0]
 
 
+def rows_near(
+    connection: sqlite3.Connection, sql: str, task: int, place: tuple[int, str], limit: int
+) -> list[Any]:
+    """What `STEPS_AFTER` or its like finds from a place on: (index, id) of a step."""
+    index, step_id = place
+    values = {"task": task, "index": index, "step": step_id, "limit": limit}
+    return connection.execute(sql, values).fetchall()
+
+
 def _position(place: str) -> tuple[int, str]:
     index, _, step_id = place.partition(".")
     return int(index), step_id
@@ -181,7 +187,7 @@ def _position(place: str) -> tuple[int, str]:
 
 def span_of_step(connection: sqlite3.Connection, task_id: str, step_id: str) -> tuple[int, int]:
     """(row of the span, index) of a step."""
-    found = connection.execute(_SPAN_OF_STEP, (task_id, step_id)).fetchone()
+    found = connection.execute(_SPAN_OF_STEP, (step_id, task_id)).fetchone()
     if found is None:
         raise TaskNotFound(f"task {task_id} has no step {step_id!r}")
     return found[0], found[1]

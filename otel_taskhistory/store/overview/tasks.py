@@ -108,7 +108,7 @@ def task_head(
 
 
 _CHILDREN: Final = """
-SELECT id FROM tasks WHERE parent_task_id = ?1 ORDER BY started_ns, id LIMIT 20
+SELECT id FROM tasks WHERE parent_task_id = ? ORDER BY started_ns, id LIMIT 20
 """
 
 
@@ -156,11 +156,11 @@ def read_task(
 _LAST_PICTURE: Final = f"""
 SELECT {columns(Screenshot)} FROM screenshots WHERE id = (
     SELECT shot.id FROM (
-        SELECT span, step_index, id FROM _steps WHERE task = ?1
+        SELECT span, step_index, id FROM _steps WHERE task = ?
         ORDER BY step_index DESC, id DESC LIMIT {_LATE_STEPS}
     ) AS late
     JOIN _spans AS own ON own.id = late.span
-    JOIN screenshots AS shot ON shot.task_id = ?2 AND shot.step_id = own.span_id
+    JOIN screenshots AS shot ON shot.task_id = ? AND shot.step_id = own.span_id
     WHERE shot.status = 'ok'
     ORDER BY late.step_index DESC, late.id DESC, shot.role = 'screenshot' DESC, shot.id DESC
     LIMIT 1
@@ -177,14 +177,14 @@ _OUTCOMES: Final = "SELECT status, count(*) FROM _steps WHERE task = ? GROUP BY 
 _FIRST_BAD: Final = """
 SELECT own.span_id, step.step_index, step.name FROM _steps AS step
 JOIN _spans AS own ON own.id = step.span
-WHERE step.task = ?1 AND (step.status IN ('failed', 'interrupted')
-    OR step.status = 'running' AND own.process IN (SELECT value FROM json_each(?2)))
+WHERE step.task = ? AND (step.status IN ('failed', 'interrupted')
+    OR step.status = 'running' AND own.process IN (SELECT value FROM json_each(?)))
 ORDER BY step.step_index, own.span_id LIMIT 1
 """
 _GONE_STEPS: Final = """
 SELECT count(*) FROM _steps AS step JOIN _spans AS own ON own.id = step.span
-WHERE step.task = ?1 AND step.status = 'running'
-    AND own.process IN (SELECT value FROM json_each(?2))
+WHERE step.task = ? AND step.status = 'running'
+    AND own.process IN (SELECT value FROM json_each(?))
 """
 
 

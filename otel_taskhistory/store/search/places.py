@@ -41,10 +41,10 @@ class Place:
 
 _CONTENT: Final = """
 WITH above AS (
-    SELECT ?1 AS id
-    UNION SELECT content FROM _content_parts WHERE child = ?1
+    SELECT :content AS id
+    UNION SELECT content FROM _content_parts WHERE child = :content
     UNION SELECT upper.content FROM _content_parts AS lower
-        JOIN _content_parts AS upper ON upper.child = lower.content WHERE lower.child = ?1
+        JOIN _content_parts AS upper ON upper.child = lower.content WHERE lower.child = :content
 )
 """
 
@@ -86,7 +86,7 @@ def uses_of(connection: sqlite3.Connection, content: int) -> list[Use]:
     found = {
         Use(at, rank, What(what), row, field)
         for sql in (_HELD, _LISTED)
-        for at, rank, what, row, field in connection.execute(sql, (content,)).fetchall()
+        for at, rank, what, row, field in connection.execute(sql, {"content": content}).fetchall()
     }
     return sorted(found, key=lambda use: (use.at_ns, use.rank, use.row))
 
@@ -96,25 +96,25 @@ _GOAL: Final = f"substr(task.goal, 1, {2 * GOAL})"
 _TASK_PLACE: Final = f"""
 SELECT task.task_id, {_GOAL}, NULL, NULL,
     (SELECT min(seq) FROM _timeline WHERE task = task.id
-        AND event = iif(?2 = 'goal', 'task.started', 'task.ended')),
-    coalesce(iif(?2 = 'goal', NULL, task.ended_at), task.started_at)
-FROM tasks AS task WHERE task.id = ?1
+        AND event = iif(:field = 'goal', 'task.started', 'task.ended')),
+    coalesce(iif(:field = 'goal', NULL, task.ended_at), task.started_at)
+FROM tasks AS task WHERE task.id = :row
 """
 
 
 def _row_place(table: str, step: str, at: str, also: str = "") -> str:
     return f"""
 SELECT task.task_id, {_GOAL}, step_span.span_id, step.step_index,
-    coalesce((SELECT min(seq) FROM _timeline WHERE span = step.span AND event = ?3),
+    coalesce((SELECT min(seq) FROM _timeline WHERE span = step.span AND event = :event),
         (SELECT min(seq) FROM _timeline WHERE span = step.span)), {at}
 FROM {table} AS own JOIN tasks AS task ON task.id = own.task
 LEFT JOIN _steps AS step ON step.id = {step}
 LEFT JOIN _spans AS step_span ON step_span.id = step.span
-WHERE own.id = ?1 {also}
+WHERE own.id = :row {also}
 """
 
 
-_AT: Final = "iif(?2, own.started_ns, coalesce(own.ended_ns, own.started_ns))"
+_AT: Final = "iif(:begins, own.started_ns, coalesce(own.ended_ns, own.started_ns))"
 _PLACES: Final = {
     What.STEP: _row_place("_steps", "own.id", _AT),
     # A twin holds what the call shown has too.
@@ -138,10 +138,11 @@ _EVENTS: Final[dict[tuple[What, str], str]] = {
 def place_of(connection: sqlite3.Connection, use: Use) -> Place | None:
     """Where a row belongs; None when it is in no visible task."""
     if use.what is What.TASK:
-        row: Any = connection.execute(_TASK_PLACE, (use.row, use.field)).fetchone()
+        row: Any = connection.execute(_TASK_PLACE, {"row": use.row, "field": use.field}).fetchone()
         return None if row is None else _place(row, row[5])
     event = _EVENTS.get((use.what, use.field), "step.ended")
-    row = connection.execute(_PLACES[use.what], (use.row, use.field in _BEFORE, event)).fetchone()
+    values = {"row": use.row, "begins": use.field in _BEFORE, "event": event}
+    row = connection.execute(_PLACES[use.what], values).fetchone()
     return None if row is None else _place(row, iso(row[5]))
 
 
