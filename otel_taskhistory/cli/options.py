@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -23,6 +23,12 @@ from otel_taskhistory.units import parse_moment
 
 F = TypeVar("F", bound=Callable[..., Any])
 Form = Literal["text", "json", "csv"]
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType
+"""Base of our own types of options: click's, which is generic for type checkers only since 8.4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +134,7 @@ def _named(wrapper: Callable[..., Any], command: F) -> F:
     return wrapper  # type: ignore[return-value]
 
 
-class When(click.ParamType[datetime]):
+class When(ParamType):
     """A moment as `parse_moment` reads it; local unless it says a zone."""
 
     name = "time"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from otel_taskhistory.cli.options import Form, Place, form_options, history_options
+from otel_taskhistory.cli.options import Form, ParamType, Place, form_options, history_options
 from otel_taskhistory.cli.output import write_json
 from otel_taskhistory.cli.progress import Progress
 from otel_taskhistory.cli.terminal import Screen
@@ -37,7 +37,7 @@ _WHY: Final = {
 }
 
 
-class _Limit(click.ParamType[Any]):
+class _Limit(ParamType):
     """A limit as the environment takes it; ``none`` lifts it.
 
     Args:

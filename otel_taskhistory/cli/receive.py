@@ -11,7 +11,7 @@ from urllib.parse import quote
 import click
 from click.core import ParameterSource
 
-from otel_taskhistory.cli.options import Place, history_options
+from otel_taskhistory.cli.options import ParamType, Place, history_options
 from otel_taskhistory.text import count
 from otel_taskhistory.units import format_size, parse_duration, parse_size
 
@@ -55,7 +55,7 @@ class Given:
         return Rules(frozenset(self.services), self.silent)
 
 
-class _Size(click.ParamType[int]):
+class _Size(ParamType):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -69,7 +69,7 @@ class _Size(click.ParamType[int]):
         return size
 
 
-class _Silence(click.ParamType[float]):
+class _Silence(ParamType):
     name = "duration"
 
     def convert(
