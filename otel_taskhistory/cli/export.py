@@ -75,7 +75,8 @@ def _json(whole: WholeTask, file: BinaryIO, tell: Tell) -> Written:
         separator = ",\n"
         tell(number)
     file.write(b"]\n}\n" if separator == "\n" else b"\n  ]\n}\n")
-    return Written()
+    once = "each message of its prompts is written once: docs/looking.md says how to read them"
+    return Written((once,) if head["prompts"] == "once" and not whole.redact else ())
 
 
 def _animated(kind: Literal["GIF", "WEBP"]) -> Callable[[WholeTask, BinaryIO, Tell], Written]:
@@ -107,7 +108,7 @@ def _pieces(pieces: Iterable[str], file: BinaryIO) -> Written:
 FORMATS: Final[dict[str, Format]] = {
     "html": Format("one page with everything in it", _html),
     "md": Format("Markdown, for an issue", _markdown),
-    "json": Format("all columns, nothing cut, each message once", _json),
+    "json": Format("all columns, nothing cut", _json),
     "gif": Format("the screenshots, animated", _animated("GIF"), False, True),
     "webp": Format("the same, smaller", _animated("WEBP"), False, True),
 }

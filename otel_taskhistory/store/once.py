@@ -20,11 +20,11 @@ Place = tuple[str, int, int]
 _PROMPTS: Final = """
 SELECT own.span_id, call.ordinal, call.prompt_node, call.prompt_text
 FROM tasks AS task
-JOIN _spans AS at ON at.trace = task.trace AND at.span_id = ?2
+JOIN _spans AS at ON at.trace = task.trace AND at.span_id = :step_id
 JOIN _steps AS step ON step.span = at.id AND step.task = task.id
 JOIN _model_calls AS call ON call.step = step.id
 JOIN _spans AS own ON own.id = call.span
-WHERE task.task_id = ?1 AND call.twin_of IS NULL
+WHERE task.task_id = :task_id AND call.twin_of IS NULL
     AND coalesce(call.prompt_node, call.prompt_text) IS NOT NULL
 ORDER BY call.started_ns, own.span_id, call.ordinal
 """
@@ -72,7 +72,7 @@ class Written:
         texts = Texts(connection)
         own: dict[int, Place] = {}
         prompts = []
-        rows = connection.execute(_PROMPTS, (task_id, step_id)).fetchall()
+        rows = connection.execute(_PROMPTS, {"task_id": task_id, "step_id": step_id}).fetchall()
         for span_id, ordinal, node, text in rows:
             if text is not None:
                 whole = texts.content(text)

@@ -18,6 +18,7 @@ from PIL import Image
 from otel_taskhistory import TaskHistory
 from otel_taskhistory.cli.export import export_command
 from otel_taskhistory.errors import TaskHistoryError
+from otel_taskhistory.pages import data
 from otel_taskhistory.pages.animation import animation
 from otel_taskhistory.pages.markdown import fenced, plain
 from otel_taskhistory.pages.whole import WholeTask
@@ -101,6 +102,7 @@ def test_json_has_all_that_the_api_knows(recorded: Recorded, tmp_path: Path) -> 
     steps = history.steps(recorded.booking, limit=100)
     assert [step["step_id"] for step in found["steps"]] == [step.step_id for step in steps]
     for told, step in zip(found["steps"], steps, strict=True):
+        assert told["model_calls"][-1]["prompt"] == step.prompt
         assert told["model_calls"][-1]["decision"] == step.decision
         assert told["tool_calls"][0]["result"] == step.tool_result
         assert told["result"] == step.result
@@ -124,8 +126,11 @@ def whole_prompts(document: Any) -> dict[str, list[str]]:
     return by_step
 
 
-def test_json_says_each_message_once_and_loses_none(tmp_path: Path) -> None:
-    """A conversation that grows, is summed up and goes on: every prompt can be had whole."""
+def test_json_says_each_message_once_and_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long conversation that grows, is summed up and goes on: each prompt can be had whole."""
+    monkeypatch.setattr(data, "WHOLE_UP_TO", 100)
     directory = tmp_path / "history"
     with recording(directory) as tasks, tasks.task("long") as task:
         messages = chat("be brief", "begin")
@@ -151,8 +156,12 @@ def test_json_says_each_message_once_and_loses_none(tmp_path: Path) -> None:
             assert f"[{', '.join(whole[step.step_id])}]" == step.prompt
 
 
-def test_json_has_a_plain_text_prompt_as_it_is(tmp_path: Path) -> None:
-    """It is that text, also when it was sent before."""
+@pytest.mark.parametrize("up_to", [0, 500])
+def test_json_has_a_plain_text_prompt_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, up_to: int
+) -> None:
+    """It is that text, also when it was sent before, in a task of any length."""
+    monkeypatch.setattr(data, "WHOLE_UP_TO", up_to)
     directory = tmp_path / "history"
     with recording(directory) as tasks, tasks.task("plain") as task:
         for _ in range(2):
