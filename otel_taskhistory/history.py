@@ -47,8 +47,10 @@ from otel_taskhistory.watch import Watch
 __all__ = [
     "KINDS",
     "STATUSES",
+    "BackupReport",
     "Hit",
     "Hits",
+    "Identity",
     "ModelCall",
     "Page",
     "PromptChange",

@@ -141,3 +141,8 @@ def _value(value: dict[str, Any]) -> Any:
             case _:
                 return given
     return None
+
+
+def bottomless() -> bytes:
+    """A line of OTLP/JSON that is nested deeper than any Python reads."""
+    return b'{"resourceSpans":%s%s}\n' % (b"[" * 200_000, b"]" * 200_000)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -263,5 +263,5 @@ def test_the_pages_of_an_empty_history_are_few(tmp_path: Path) -> None:
     """A history in which nothing was recorded yet takes less than EMPTY_BYTES."""
     TaskHistoryExporter(tmp_path).shutdown()
     assert stored(tmp_path) <= EMPTY_BYTES, stored(tmp_path)
-    with sqlite3.connect(tmp_path / "history.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "history.db")) as connection, connection:
         assert connection.execute("PRAGMA freelist_count").fetchone()[0] == 0

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from otel_taskhistory.cli import cli
+from tests.otlp import bottomless
 
 Run = Callable[..., Result]
 DATA = Path(__file__).parents[1] / "data"
@@ -68,15 +69,16 @@ def test_spans_and_log_records_in_any_order(run: Run, directory: Path, first: st
     assert all(prompts)
 
 
-def test_what_is_wrong_is_told_by_file_and_line(run: Run, directory: Path) -> None:
+def test_what_is_wrong_is_told_by_file_and_line(run: Run, directory: Path, tmp_path: Path) -> None:
     """Exit status 1, and the rest is in."""
-    cut, deep = OTLP / "truncated_last_line.jsonl", OTLP / "deep_1500.jsonl"
+    cut, deep = OTLP / "truncated_last_line.jsonl", tmp_path / "deep.jsonl"
+    deep.write_bytes(bottomless())
     done = run("import", str(cut), str(deep), str(OTLP / "ok.jsonl"))
     assert done.exit_code == 1
     told = done.stderr.splitlines()
     assert [line.partition(": ")[0] for line in told] == [f"{cut}:2", f"{deep}:1"]
     assert "2 could not be kept" in done.stdout
-    assert counted(directory)[1] == 4
+    assert counted(directory)[1] == 3
 
 
 def test_what_belongs_to_no_span_is_told(run: Run, directory: Path) -> None:

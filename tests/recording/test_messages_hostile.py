@@ -18,6 +18,7 @@ import types
 import unittest.mock
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pydantic
@@ -140,7 +141,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
 def check_json(text: str) -> Any:
     """Parse it as strictly as every reader must be able to."""
     text.encode("utf-8")
-    with sqlite3.connect(":memory:") as database:
+    with closing(sqlite3.connect(":memory:")) as database:
         assert database.execute("SELECT json_valid(?)", (text,)).fetchone() == (1,)
         assert database.execute("SELECT json_extract(?, '$[0]') IS NULL", (text,)).fetchone()
 
@@ -221,7 +222,7 @@ def test_lone_surrogates_are_escaped_in_their_string_only() -> None:
         {"role": "user", "content": "whole 😀 and \\d and \\ud83e"},
     ]
     recorded = convert_prompt(prompt)
-    with sqlite3.connect(":memory:") as database:
+    with closing(sqlite3.connect(":memory:")) as database:
         query = "SELECT json_extract(?, '$[0].parts[0].content')"
         (text,) = database.execute(query, (recorded.messages,)).fetchone()
     assert text == "half \\ud83e and \\\\d"

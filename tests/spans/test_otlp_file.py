@@ -15,6 +15,7 @@ import pytest
 
 from otel_taskhistory.spans.otlp import Given, PassedOver, Rejected
 from otel_taskhistory.spans.otlp_file import read_file
+from tests.otlp import bottomless
 from tests.spans.test_otlp import SPAN, TRACE, request
 
 OTLP = Path(__file__).parents[1] / "data" / "otlp"
@@ -178,7 +179,6 @@ def test_memory_is_flat() -> None:
         ("truncated_last_line.jsonl", 1, [2]),
         ("pretty_multiline.json", 1, []),
         ("mixed_signals.jsonl", 1, []),
-        ("deep_1500.jsonl", 1, [1]),
         ("invalid_utf8.jsonl", 2, []),
         ("lone_surrogate.jsonl", 1, []),
         ("nul.jsonl", 1, []),
@@ -193,6 +193,16 @@ def test_files_of_known_trouble(name: str, spans: int, rejected: list[int]) -> N
         names, wrong = read(file.read())
     assert len(names) == spans
     assert [number for number, _ in wrong] == rejected
+
+
+def test_a_line_may_be_nested_deeply() -> None:
+    """As deep as this Python reads JSON it is read, else rejected; the next line is read anyway."""
+    names, wrong = read((OTLP / "deep_1500.jsonl").read_bytes())
+    assert names in (["task", "after"], ["after"])
+    assert len(names) + len(wrong) == 2
+    names, wrong = read(bottomless() + (OTLP / "ok.jsonl").read_bytes())
+    assert len(names) == 2
+    assert [number for number, _ in wrong] == [1]
 
 
 def test_values_of_known_trouble() -> None:

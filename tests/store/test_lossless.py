@@ -104,6 +104,9 @@ MARKED = {
     "keys": ({1: "a", b"b": 2}, {"1": "a", "b'b'": 2}),
     "half a key": ({"\ud83e": 1}, {"\\ud83e": 1}),
 }
+SQLITE_DEPTH = 1000
+"""Levels of JSON that SQLite reads."""
+
 JSON_TEXTS = {
     "separators": '[{"role":"user"} ,{"role":"a"} , {"b":1}]',
     "other separators": '[ {"role" : "user" } ,\n {"role":"a"}\n]\n',
@@ -272,6 +275,9 @@ def test_prompts_that_are_lists_are_strict_json(tmp_path: Path, name: str) -> No
     try:
         said = json.loads(raw, strict=False)
     except (ValueError, RecursionError):
+        assert step == {"prompt": raw, "ok": 0}
+        return
+    if raw.count("{") > SQLITE_DEPTH:  # newer Pythons read what SQLite does not
         assert step == {"prompt": raw, "ok": 0}
         return
     if not all(isinstance(one, dict) for one in said) or not said:

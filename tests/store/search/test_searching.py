@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlite3
 import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ def conversation(tasks: TaskTracer, steps: int, *, words: str = "turn") -> str:
 
 def waiting(directory: Path) -> int:
     """Rows that wait to be indexed."""
-    with sqlite3.connect(directory / "history.db") as connection:
+    with closing(sqlite3.connect(directory / "history.db")) as connection, connection:
         count: int = connection.execute("SELECT count(*) FROM _unindexed").fetchone()[0]
     connection.close()
     return count
@@ -165,7 +165,7 @@ def test_what_changes_is_found_as_it_is(tmp_path: Path) -> None:
         call.result("late")
     history = TaskHistory(tmp_path)
     assert len(history.search("early")) == 1
-    with sqlite3.connect(tmp_path / "history.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "history.db")) as connection, connection:
         connection.execute('UPDATE _tool_calls SET arguments = \'{"a": "other"}\'')
     connection.close()
     assert len(history.search("other")) == 1

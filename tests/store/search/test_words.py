@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -16,17 +17,17 @@ TOKENIZER = "unicode61 remove_diacritics 0 categories 'L* M* N* P* S* C*'"
 def matches(text: str, typed: str) -> bool:
     """Whether the index says that a text may match, and a look at it that it does."""
     query = parse(typed)
-    connection = sqlite3.connect(":memory:")
-    connection.execute(
-        "CREATE VIRTUAL TABLE w USING fts5 (text, content='', detail='none', columnsize=0,"
-        f' tokenize="{TOKENIZER}")'
-    )
-    connection.execute("INSERT INTO w (rowid, text) VALUES (1, ?)", (" ".join(words(text)),))
-    match = query.match
-    if match is not None:
-        found = connection.execute("SELECT 1 FROM w WHERE w MATCH ?", (match,)).fetchone()
-        if found is None:
-            return False
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(
+            "CREATE VIRTUAL TABLE w USING fts5 (text, content='', detail='none', columnsize=0,"
+            f' tokenize="{TOKENIZER}")'
+        )
+        connection.execute("INSERT INTO w (rowid, text) VALUES (1, ?)", (" ".join(words(text)),))
+        match = query.match
+        if match is not None:
+            found = connection.execute("SELECT 1 FROM w WHERE w MATCH ?", (match,)).fetchone()
+            if found is None:
+                return False
     return bool(query.chunks) and query.is_in(text)
 
 
