@@ -9,7 +9,7 @@ PYTHON ?= python3
 PYTEST_ARGS ?=
 # Tests that run at a time; many of them wait for other processes most of the time.
 WORKERS ?= 4
-# Which of them for make test-frameworks, test-receivers and bench; all by default.
+# Which of them for make test-matrix, test-frameworks, test-receivers and bench; all by default.
 NAME ?=
 
 SHELL := /bin/sh
@@ -22,7 +22,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage test-frameworks test-receivers bench docs lint clean FORCE
+.PHONY: help demo test coverage test-matrix test-install test-frameworks test-receivers bench docs \
+	lint clean FORCE
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -40,6 +41,13 @@ coverage: .venv/.ready-dev ## the tests again, and which lines they reach
 	@$(bin)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 	@$(bin)/python -m coverage combine --quiet
 	@$(bin)/python -m coverage report
+
+test-matrix: .venv/.ready-dev ## the tests on other Pythons, and with the oldest packages (NAME="3.12 oldest")
+	@# One environment for each in .cache/matrix, with packages from PyPI.
+	@$(bin)/python -m tests.matrix $(NAME) -- -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+test-install: .venv/.ready-dev ## install wheel and sdist into clean environments and run the demo
+	@$(bin)/python -m tests.installed.clean
 
 test-frameworks: .venv/.ready-dev ## run agents of real frameworks (NAME="pydantic-ai strands" for some)
 	@# One environment for each in .cache/frameworks, with packages from PyPI; nothing else is asked.

@@ -307,17 +307,13 @@ class Contents:
             (length,) = execute("SELECT length FROM _nodes WHERE id = ?", (parent,)).fetchone()
         last = execute("SELECT seq FROM sqlite_sequence WHERE name = '_nodes'").fetchone()
         first = 1 if last is None else int(last[0]) + 1
-        nodes = list(range(first, first + len(contents)))
-        self._connection.executemany(
-            _INSERT_NODE,
-            [
-                {"id": node, "parent": before, "content": content, "length": length + number}
-                for number, (node, before, content) in enumerate(
-                    zip(nodes, (parent, *nodes), contents, strict=False), start=1
-                )
-            ],
-        )
-        return nodes
+        rows: list[dict[str, int | None]] = []
+        for node, content in enumerate(contents, first):
+            length += 1
+            rows.append({"id": node, "parent": parent, "content": content, "length": length})
+            parent = node
+        self._connection.executemany(_INSERT_NODE, rows)
+        return list(range(first, first + len(contents)))
 
     # Rows that were remembered may have been removed by retention, in any process. Ids are never
     # used twice (AUTOINCREMENT), so one look tells; a node's ancestors are there while it is.
