@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
 from otel_taskhistory.history import Screenshot
+from otel_taskhistory.pages.lettering import Lettering
 from otel_taskhistory.pages.pictures import opened
 from otel_taskhistory.pages.pieces import brief, error_text
 from otel_taskhistory.pages.step_list import is_named
@@ -23,7 +24,6 @@ from otel_taskhistory.text import duration, parse_time
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from PIL.ImageFont import FreeTypeFont, ImageFont
 
 MOST_BYTES: Final = 8 * 2**20
 """What most places take where animations are shown."""
@@ -144,20 +144,20 @@ def _images(
 
 
 def _caption(canvas: Image, frame: _Frame, number: int, total: int, top: int) -> None:
-    from PIL import ImageDraw, ImageFont
+    from PIL import ImageDraw
 
     step = frame.line.step
     draw = ImageDraw.Draw(canvas)
-    large, small = ImageFont.load_default(15), ImageFont.load_default(12)
+    large, small = Lettering(15), Lettering(12)
     draw.rectangle((0, top, canvas.width, top + _BAR), fill=_COLOURS.get(step.status, _DARK))
     done = round(canvas.width * number / total)
     draw.rectangle((0, top, done, top + 2), fill="#93a9ff")
     right = duration(step.duration_ms)
-    edge = canvas.width - 10 - draw.textlength(right, font=small)
-    draw.text((edge, top + 8), right, font=small, fill="#c9d2e6")
+    edge = canvas.width - 10 - small.width(right)
+    small.draw(draw, (edge, top + 8), right, "#c9d2e6")
     first, second = _words(frame)
-    _line(draw, first, (10, top + 6), edge - 20, large, "#ffffff")
-    _line(draw, second, (10, top + 26), canvas.width - 20, small, "#c9d2e6")
+    large.draw(draw, (10, top + 6), large.fitting(first, edge - 20), "#ffffff")
+    small.draw(draw, (10, top + 26), small.fitting(second, canvas.width - 20), "#c9d2e6")
 
 
 def _words(frame: _Frame) -> tuple[str, str]:
@@ -167,23 +167,6 @@ def _words(frame: _Frame) -> tuple[str, str]:
     second = why or frame.shot.caption or frame.line.said
     status = "" if step.status == "succeeded" else f" - {step.status}"
     return f"{step.step_index}  {brief(name, 80)}{status}", brief(second, 200)
-
-
-def _line(
-    draw: object,
-    text: str,
-    place: tuple[float, float],
-    room: float,
-    font: FreeTypeFont | ImageFont,
-    colour: str,
-) -> None:
-    """A text on one line, cut where the picture ends; signs that the font lacks are boxes."""
-    from PIL import ImageDraw
-
-    assert isinstance(draw, ImageDraw.ImageDraw)
-    while text and draw.textlength(text, font=font) > room:
-        text = text[: max(int(len(text) * 0.9) - 1, 0)].rstrip() + "…" if len(text) > 3 else ""
-    draw.text(place, text, font=font, fill=colour)
 
 
 def _times(frames: list[_Frame]) -> list[int]:

@@ -75,7 +75,11 @@ def _tokens(by_day: list[Day]) -> Html:
     ]
     table = _table(("Day (UTC)", "Tasks", "Input tokens", "Output tokens"), rows)
     return _panel(
-        "Tokens by day", f"The last {DAYS} days, by when a task began (UTC).", plot, table
+        "Tokens by day",
+        f"The last {DAYS} days, by when a task began (UTC).",
+        plot,
+        table,
+        "plot-box days",
     )
 
 
