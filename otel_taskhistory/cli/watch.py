@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -22,6 +23,8 @@ from otel_taskhistory.text import count, local_time, one_line, parse_time
 _ENDED: Final = ("task.ended", "task.interrupted")
 _TOLD: Final = 300
 """Characters of a goal or error on a line."""
+_TOGETHER: Final = 0.1
+"""Seconds between two frames at least."""
 _HOME: Final = "\x1b[H\x1b[2J"
 
 
@@ -191,5 +194,6 @@ def _watch_running(history: TaskHistory) -> None:
             if not live:
                 return
             watch.wait(1.0)
+            time.sleep(_TOGETHER)  # events that come together are one frame
             while watch.wait(0) is not None:
                 pass

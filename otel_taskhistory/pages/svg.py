@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from otel_taskhistory.pages.html import Html, Node, el
+from otel_taskhistory.text import clip
 
 WIDTH: Final = 720
 _HEIGHT: Final = 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 26
 _ROW: Final = 26
 _NAMES: Final = 170
+_LABEL: Final = 20
+"""Columns of a name that fit there in any of the usual fonts."""
 _TICKS: Final = 4
 
 
@@ -100,7 +103,7 @@ def bars(
         shapes.append(el("text", label, x=_at(x), y=height - 8, class_="label middle"))
     for number, (name, first, second) in enumerate(rows):
         y = number * _ROW
-        label = name if len(name) <= 24 else f"{name[:23]}…"
+        label = clip(name, _LABEL)
         shapes.append(
             el(
                 "g",
