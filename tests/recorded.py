@@ -11,7 +11,12 @@ from typing import Any
 
 from opentelemetry.sdk.trace import TracerProvider
 
-from otel_taskhistory import TaskHistoryExporter, TaskHistoryProcessor, TaskTracer
+from otel_taskhistory import (
+    TaskHistory,
+    TaskHistoryExporter,
+    TaskHistoryProcessor,
+    TaskTracer,
+)
 
 PICTURES = Path(__file__).parent / "data" / "pictures"
 
@@ -58,3 +63,16 @@ def one_task(tasks: TaskTracer, goal: str = "a goal", *, steps: int = 1) -> str:
             ]
         task.result("all done")
         return task.id
+
+
+def public_tables(history: TaskHistory) -> list[str]:
+    """The names of the tables and views that people query."""
+    return history.read(
+        lambda connection: [
+            row[0]
+            for row in connection.execute(
+                "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
+                " AND name NOT LIKE '\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite_%'"
+            ).fetchall()
+        ]
+    )

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from otel_taskhistory import TaskHistory
-from tests.recorded import PICTURES, chat, recording
+from tests.recorded import PICTURES, chat, public_tables, recording
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "querying.md"
@@ -381,14 +381,6 @@ def test_the_tables_of_the_page_are_those_of_a_history(kitchen: Kitchen) -> None
     """Each is there to be read, and what people ask for most is named."""
     names = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     with TaskHistory(kitchen.history) as history:
-        stored = history._reading.read(
-            lambda c: [
-                row[0]
-                for row in c.execute(
-                    "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
-                    " AND name NOT LIKE '\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite_%'"
-                ).fetchall()
-            ]
-        )
+        stored = public_tables(history)
     assert {"tasks", "steps", "model_calls", "tool_calls", "screenshots"} <= set(names)
     assert set(names) <= set(stored)

@@ -61,7 +61,7 @@ _logger = logging.getLogger("otel_taskhistory")
 PAGE_SIZE: Final = 1024
 """Bytes. A checkpoint changes a little in some twenty tables and indexes: with SQLite's usual 4096
 it writes three times as much, an empty history is three times as large, and a conversation of 200
-steps half as large again. A text of 1 MB takes half as long again to write."""
+steps half as large again. A text of 1 MB takes about half as long again to write."""
 
 _TEMPORARY: Final = re.compile(r"\.[0-9a-f]{16}")
 _GRACE_SECONDS: Final = 600.0

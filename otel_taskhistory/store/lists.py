@@ -102,7 +102,7 @@ class Lists:
         lists = self._remembered.setdefault(memo, [])
         self._remembered.move_to_end(memo)
         # It takes the place of the list that it continues; a new conversation is added.
-        kept = sum(position >= 0 for position in cut.seen)
+        kept = len(cut.seen) - cut.seen.count(-1)
         if known is not None and 2 * kept >= len(known.messages):
             lists[:] = [other for other in lists if other is not known]
             self._characters -= 2 * len(known.raw)

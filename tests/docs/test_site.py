@@ -15,6 +15,7 @@ from docs.site.reference import constants, tables
 from otel_taskhistory import TaskHistoryExporter, semconv, settings
 from otel_taskhistory.history import TaskHistory
 from otel_taskhistory.store.meanings import DESCRIPTIONS, MEANINGS
+from tests.recorded import public_tables
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,15 +24,7 @@ def test_every_column_has_a_meaning(tmp_path: Path) -> None:
     """Those of all public tables and views of a new history, in their order, and no other."""
     TaskHistoryExporter(tmp_path / "history").shutdown()
     with TaskHistory(tmp_path / "history") as history:
-        names = history.read(
-            lambda c: [
-                row[0]
-                for row in c.execute(
-                    "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
-                    " AND name NOT LIKE '\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite_%'"
-                ).fetchall()
-            ]
-        )
+        names = public_tables(history)
         columns = {
             name: history.read(
                 lambda c, name=name: [

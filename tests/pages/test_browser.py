@@ -212,6 +212,25 @@ def test_nothing_is_wider_than_a_phone(
     assert has_no_sideways_scroll(page)
 
 
+def test_the_newest_day_is_in_sight_on_a_phone(open_page: Any, served: Served) -> None:
+    """Plots over days are wider than the screen: they begin with what one asks about."""
+    page = open_page(f"{served.url}plots", served.root, **NARROW)
+    boxes = page.locator(".plot-box.days").all()
+    assert len(boxes) == 2
+    for box in boxes:
+        assert box.evaluate("box => box.scrollWidth > box.clientWidth")
+        newest = box.locator("rect.field").last.bounding_box()
+        assert newest["x"] + newest["width"] <= NARROW["width"]
+
+
+def test_a_task_without_a_picture_takes_no_more_room(open_page: Any, served: Served) -> None:
+    """The place of its picture is as high as wide, at most, on any screen."""
+    for size in (NARROW, {"width": 1280, "height": 900}):
+        page = open_page(served.url, served.root, **size)
+        place = page.locator(".thumb.empty").first.bounding_box()
+        assert 0 < place["height"] <= place["width"]
+
+
 def test_everything_is_there_without_a_script(
     open_page: Any, served: Served, recorded: Recorded
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from otel_taskhistory import TaskHistory
 from otel_taskhistory.pages import Links, plots_page
-from otel_taskhistory.pages.svg import Series, columns, nice_top
+from otel_taskhistory.pages.svg import Series, bars, columns, nice_top
 from otel_taskhistory.store.overview.plots import _quantile, days, newest_task_ns, tool_times
 from tests.pages.conftest import STEPS, Recorded
 from tests.recorded import recording
@@ -79,3 +79,16 @@ def test_the_page_has_numbers_for_every_plot(recorded: Recorded, tmp_path: Path)
     with recording(tmp_path / "history"):
         pass
     assert "No tool was called." in plots_page(TaskHistory(tmp_path / "history"), Links())
+
+
+def test_a_long_name_is_cut_at_its_end() -> None:
+    """What does not fit beside its bar loses its end, in columns: wide letters take two."""
+    names = ["browser.click_and_wait_for_the_page", "検索" * 12, "short"]
+    drawn = str(bars([(name, 1.0, 2.0) for name in names], str, "times"))
+    latin, wide, short = re.findall(r'class="label end name"[^>]*>([^<]*)<', drawn)
+    assert latin == "browser.click_and_w…"
+    assert wide.startswith("検索")
+    assert wide.endswith("…")
+    assert len(wide) <= 11
+    assert short == "short"
+    assert all(f"{name}: median" in drawn for name in names)
